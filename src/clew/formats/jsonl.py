@@ -1,0 +1,242 @@
+"""Framing of JSON lines: every byte in exactly one record, whatever is in them; nothing raises, nothing hangs.
+
+A record is a line with its terminator. Where writers left several records on one line, or the rest of a torn one in
+front of a whole one, the line is cut into several records, so that whole ones are recovered. What cannot be decoded
+is an opaque record, reported with file, record, offset and sort.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+import msgspec
+
+from clew.conversation.loss import Damage
+from clew.conversation.source import Buffer, Records, Stream
+
+T = TypeVar("T")
+
+_BOM = b"\xef\xbb\xbf"
+_OPENING = re.compile(rb'\{\s*"')
+_CHUNK = 1 << 20
+_MAX_TRIES = 200
+_MAX_TRIED_BYTES = 1 << 27
+_RELEASE_EVERY = 16 << 20
+
+
+def line_ends(data: Buffer, start: int = 0) -> Iterator[int]:
+    """Yields the offset behind each newline from `start` on, and the end of the data if the last line has none."""
+    view = memoryview(data)
+    position, size = start, len(view)
+    last = start
+    while position < size:
+        chunk = bytes(view[position : position + _CHUNK])
+        at = chunk.find(b"\n")
+        while at >= 0:
+            last = position + at + 1
+            yield last
+            at = chunk.find(b"\n", at + 1)
+        position += len(chunk)
+    if last < size:
+        yield size
+
+
+class JsonLines(Generic[T]):
+    """Iterates over a stream's records as (record number, decoded value or None).
+
+    `decoder` is the fast path; where it refuses, `lenient` gets the value of the standard library's parser (bad
+    UTF-8 replaced, control characters and lone surrogates let through) and makes a `T` of it or None. `accept` may
+    tell that a value which decodes is no record of this format. `starts` grows as the iteration goes on; damage is
+    appended to `damage`.
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        stream: Stream,
+        decoder: msgspec.json.Decoder[T],
+        damage: list[Damage],
+        *,
+        growing: bool = False,
+        start: int = 0,
+    ) -> None:
+        self.records, self.stream, self.decoder, self.damage = records, stream, decoder, damage
+        self.growing, self.start = growing, start
+        self.first = len(records)
+        self.starts = records.add_stream(stream)
+        self.line = 0
+
+    def __iter__(self) -> Iterator[tuple[int, T | None]]:
+        view = memoryview(self.stream.data)
+        decode, starts, number = self.decoder.decode, self.starts, self.first
+        release, released = self.stream.release, self.start
+        begin = self.start
+        if begin:  # records before the start are the caller's; they were cut by an earlier reading
+            starts.append(0)
+            number += 1
+        for end in line_ends(view, begin):
+            self.line += 1
+            starts.append(begin)
+            try:
+                value: T | None = decode(view[begin:end])
+            except (msgspec.DecodeError, RecursionError):
+                for value in self._mend(begin, end):
+                    yield number, value
+                    number += 1
+            else:
+                yield number, value
+                number += 1
+            begin = end
+            if release is not None and end - released > _RELEASE_EVERY:
+                release()
+                released = end
+
+    def _report(self, record: int, offset: int, sort: str, detail: str = "", *, lost: bool = True) -> None:
+        self.damage.append(Damage(self.stream.path, record, offset, sort, detail, self.line, lost))
+
+    def _mend(self, begin: int, end: int) -> Iterator[T | None]:
+        """Yields the values of a line that the fast path refused; its first start is already noted."""
+        number = self.first + len(self.starts) - 1
+        line = bytes(memoryview(self.stream.data)[begin:end])
+        body = line.rstrip(b"\r\n")
+        if not body.strip(b" \t\r\n"):
+            yield None  # a blank line is a record without content
+            return
+        lead = 0
+        if body.startswith(_BOM):
+            lead = len(_BOM)
+            if begin == 0:
+                self._report(number, begin, "byte-order mark", lost=False)
+        nuls = len(body) - len(body.lstrip(b"\x00")) if not lead else 0
+        if nuls:
+            whole = not body.strip(b"\x00")
+            self._report(number, begin, "nul run", f"{nuls} zero bytes", lost=whole)
+            if whole:
+                yield None
+                return
+            lead = nuls
+        text_end = len(body.rstrip(b"\x00"))
+        if text_end < len(body):
+            self._report(number, begin + text_end, "nul run", f"{len(body) - text_end} zero bytes", lost=False)
+        value, sort = self._decode(body[lead:text_end])
+        if value is not None:
+            if sort:
+                self._report(number, begin, sort, lost=sort == "bad utf-8")
+            yield value
+            return
+        if sort == "too deep":
+            self._report(number, begin, sort, "nested deeper than any reader follows")
+            yield None
+            return
+        yield from self._split(begin, end, line, lead, text_end, sort)
+
+    def _decode(self, data: bytes) -> tuple[T | None, str]:
+        """Returns the value and what is odd about it; None and the sort of damage when it is no record."""
+        try:
+            return self.decoder.decode(data), ""
+        except RecursionError:
+            return None, "too deep"
+        except msgspec.DecodeError:
+            pass
+        sort = ""
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError:
+            text, sort = data.decode("utf-8", "replace"), "bad utf-8"
+        try:
+            value = json.loads(text, strict=False)
+        except RecursionError:
+            return None, "too deep"
+        except ValueError:
+            return None, sort or "not json"
+        if not isinstance(value, dict):
+            return None, "not an object"
+        return self._convert(value), sort  # type: ignore[arg-type]
+
+    def _convert(self, value: dict[str, object]) -> T | None:
+        """Makes a record of a leniently parsed object; lone surrogates go through as escapes."""
+        try:
+            data = json.dumps(value, ensure_ascii=True, allow_nan=True, separators=(",", ":"))
+            return self.decoder.decode(data)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            return None
+
+    def _split(self, begin: int, end: int, line: bytes, lead: int, text_end: int, sort: str) -> Iterator[T | None]:
+        """Cuts a line into whole records, with at most a fragment in front of them."""
+        number = self.first + len(self.starts) - 1
+        for pieces in self._candidates(line, lead, text_end):
+            first = pieces[0][0]
+            if first > lead:
+                self._report(number, begin, "fragment", _uuid_of(line[lead:first]))
+                yield None
+                number += 1
+                self.starts.append(begin + first)
+            else:
+                self._report(number, begin, "missing newline", f"{len(pieces)} records on one line", lost=False)
+            for i, (at, value) in enumerate(pieces):
+                if i:
+                    number += 1
+                    self.starts.append(begin + at)
+                yield value
+            return
+        last = end == len(memoryview(self.stream.data)) and not line.endswith(b"\n")
+        if last and self.growing:
+            self._report(number, begin, "still being written", lost=False)
+        else:
+            self._report(number, begin, "torn tail" if last else sort, _uuid_of(line[:4096]))
+        yield None
+
+    def _candidates(self, line: bytes, lead: int, text_end: int) -> Iterator[list[tuple[int, T]]]:
+        """Yields the first way to read the line's end as a row of whole records; the rest in front is a fragment."""
+        budget = _MAX_TRIED_BYTES
+        for tries, match in enumerate(_OPENING.finditer(line, lead, text_end)):
+            budget -= text_end - match.start()
+            if tries >= _MAX_TRIES or budget < 0:
+                return
+            pieces = self._row(line, match.start(), text_end)
+            if pieces and (match.start() > lead or len(pieces) > 1):
+                yield pieces
+                return
+
+    def _row(self, line: bytes, at: int, text_end: int) -> list[tuple[int, T]]:
+        pieces: list[tuple[int, T]] = []
+        while at < text_end:
+            size = _object_end(line, at, text_end)
+            if size < 0:
+                return []
+            value, _ = self._decode(line[at:size])
+            if value is None:
+                return []
+            pieces.append((at, value))
+            at = size
+            while at < text_end and line[at] in b" \t\r\x00":
+                at += 1
+        return pieces
+
+
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
+
+
+def _object_end(line: bytes, at: int, end: int) -> int:
+    """Returns the offset behind the object that begins at `at`, or -1 when it does not end. Braces in strings don't count."""
+    depth = 0
+    for match in _TOKEN.finditer(line, at, end):
+        sign = line[match.start()]
+        if sign == 0x7B:
+            depth += 1
+        elif sign == 0x7D:
+            depth -= 1
+            if depth == 0:
+                return match.end()
+    return -1
+
+
+_UUID = re.compile(rb'"(?:uuid|id)"\s*:\s*"([0-9A-Za-z_-]{1,64})"')
+
+
+def _uuid_of(data: bytes) -> str:
+    match = _UUID.search(data)
+    return f"id {match.group(1).decode()}" if match else ""
