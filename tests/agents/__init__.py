@@ -1,0 +1,1 @@
+"""Real agents, driven offline: the outside judges of what clew writes."""

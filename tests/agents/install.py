@@ -1,0 +1,193 @@
+"""Installs the real agents that judge what clew writes.
+
+    python tests/agents/install.py claude codex
+
+What it is for: `agents.lab` drives Claude Code and Codex at exactly the versions pinned here. They are
+installed by npm into a cache outside the checkout: the folder that `CLEW_AGENTS_DIR` names, else
+`/var/tmp/clew-agents-<uid>`.
+
+What it promises: a second run is harmless and asks nobody; two installers at once do not meet (one lock a
+cache); an installation appears whole or not at all (npm works in a folder beside it, a rename makes it
+visible); every step ends in bounded time. Only the standard library is used, so that this file runs as a
+script before anything is installed.
+
+What it does not do: it writes nothing outside that cache (npm's own cache included), and runs no package's
+install scripts.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["AGENTS", "InstallError", "Pin", "agents_dir", "find_agent", "install_agent", "main"]
+
+NPM_SECONDS = 600
+"""How long one npm run may take."""
+
+LOCK_SECONDS = 900
+"""How long an installer waits for another one to finish."""
+
+
+class InstallError(Exception):
+    """An agent could not be installed; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One agent at one version: its npm package, and where its self-contained binary lies under node_modules."""
+
+    agent: str
+    package: str
+    version: str
+    binaries: tuple[str, ...]
+
+    @property
+    def folder(self) -> str:
+        """The name of the installation's folder in the cache."""
+        return f"{self.agent}-{self.version}"
+
+
+AGENTS = {
+    pin.agent: pin
+    for pin in (
+        Pin("claude", "@anthropic-ai/claude-code", "2.1.332", ("@anthropic-ai/claude-code-*/claude",)),
+        Pin(
+            "codex",
+            "@openai/codex",
+            "0.171.0",
+            ("@openai/codex-*/vendor/*/bin/codex", "@openai/codex-*/vendor/*/codex/codex"),
+        ),
+    )
+}
+
+
+def agents_dir() -> Path:
+    """Returns the cache's folder: `CLEW_AGENTS_DIR`, else one of this user's own under /var/tmp."""
+    named = os.environ.get("CLEW_AGENTS_DIR")
+    return Path(named) if named else Path(f"/var/tmp/clew-agents-{os.getuid()}")
+
+
+def find_agent(agent: str, base: Path | None = None) -> Path | None:
+    """Returns the agent's own binary at the pinned version, or None where it is not installed."""
+    pin = AGENTS[agent]
+    modules = (base or agents_dir()) / pin.folder / "node_modules"
+    for pattern in pin.binaries:
+        for path in sorted(modules.glob(pattern)):
+            if os.access(path, os.X_OK):
+                return path
+    return None
+
+
+def install_agent(agent: str, base: Path | None = None) -> Path:
+    """Returns the agent's binary, installing it first where it is missing. Raises InstallError."""
+    home = base or agents_dir()
+    found = find_agent(agent, home)
+    if found is not None:
+        return found
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _lock(home / ".lock"):
+        found = find_agent(agent, home)
+        if found is None:
+            _install(AGENTS[agent], home)
+            found = find_agent(agent, home)
+    if found is None:
+        message = f"{AGENTS[agent].package} was installed in {home}, but its binary is not where it should be"
+        raise InstallError(message)
+    return found
+
+
+def _install(pin: Pin, home: Path) -> None:
+    npm = shutil.which("npm")
+    if npm is None:
+        raise InstallError("npm is not on PATH: install Node.js 20 or newer")
+    work = Path(tempfile.mkdtemp(prefix=f".{pin.folder}-", dir=home))
+    try:
+        (work / "package.json").write_text(json.dumps({"private": True}))
+        argv = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
+        argv.append(f"{pin.package}@{pin.version}")
+        env = os.environ | {"npm_config_cache": str(work / ".npm"), "npm_config_update_notifier": "false"}
+        try:
+            done = subprocess.run(
+                argv,
+                cwd=work,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=NPM_SECONDS,
+            )
+        except subprocess.TimeoutExpired:
+            raise InstallError(f"npm took longer than {NPM_SECONDS} s for {pin.package}") from None
+        if done.returncode != 0:
+            raise InstallError(f"npm could not install {pin.package}@{pin.version}: {done.stderr.strip()[-600:]}")
+        shutil.rmtree(work / ".npm", ignore_errors=True)
+        _check_version(pin, work)
+        target = home / pin.folder
+        if target.exists():  # what an older, broken installation left behind
+            shutil.rmtree(target)
+        work.rename(target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _check_version(pin: Pin, work: Path) -> None:
+    for pattern in pin.binaries:
+        for path in sorted((work / "node_modules").glob(pattern)):
+            with tempfile.TemporaryDirectory() as home:
+                env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": home, "DISABLE_AUTOUPDATER": "1"}
+                done = subprocess.run(
+                    [path, "--version"],
+                    env=env,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    timeout=60,
+                )
+            if done.returncode == 0 and pin.version in done.stdout:
+                return
+            raise InstallError(f"{path.name} does not run here: {(done.stderr or done.stdout).strip()[-400:]}")
+    raise InstallError(f"{pin.package}@{pin.version} has no binary for this platform")
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    end = time.monotonic() + LOCK_SECONDS
+    with path.open("a") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise InstallError(f"another installer has held {path} for {LOCK_SECONDS} s") from None
+                time.sleep(0.5)
+        yield
+
+
+def main(names: Sequence[str]) -> int:
+    """Installs the named agents (all when none is named), says where each is, and returns an exit status."""
+    unknown = [name for name in names if name not in AGENTS]
+    if unknown:
+        print(f"unknown agent: {', '.join(unknown)} (known: {', '.join(sorted(AGENTS))})", file=sys.stderr)
+        return 2
+    status = 0
+    for name in names or sorted(AGENTS):
+        try:
+            print(f"{name} {AGENTS[name].version} {install_agent(name)}", flush=True)
+        except InstallError as problem:
+            print(f"{name}: {problem}", file=sys.stderr)
+            status = 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
