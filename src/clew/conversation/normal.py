@@ -15,7 +15,6 @@ import msgspec
 from clew.conversation.model import Call, Message, Part, Text
 from clew.conversation.text import has_surrogates, mend_surrogates
 
-
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 

@@ -221,7 +221,7 @@ _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
 
 
 def _object_end(line: bytes, at: int, end: int) -> int:
-    """Returns the offset behind the object that begins at `at`, or -1 when it does not end. Braces in strings don't count."""
+    """Returns the offset behind the object that begins at `at`, or -1; braces in strings don't count."""
     depth = 0
     for match in _TOKEN.finditer(line, at, end):
         sign = line[match.start()]

@@ -7,7 +7,7 @@ A third party offers the same object through the entry point group `clew.formats
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -179,13 +179,13 @@ class ReadFunction(Protocol):
 class WriteFunction(Protocol):
     """Writes a conversation in normal form as a new session."""
 
-    def __call__(self, messages: Iterable[Message], options: WriteOptions) -> Written: ...
+    def __call__(self, messages: Sequence[Message], options: WriteOptions) -> Written: ...
 
 
 class SpliceFunction(Protocol):
     """Appends messages to a restored prefix without touching a byte of it (residue spec, section 8, step 4)."""
 
-    def __call__(self, prefix: Session, messages: Iterable[Message], options: WriteOptions) -> Written: ...
+    def __call__(self, prefix: Session, messages: Sequence[Message], options: WriteOptions) -> Written: ...
 
 
 class RebaseFunction(Protocol):
