@@ -83,9 +83,22 @@ def test_an_unknown_session_is_refused(agent: str, places: tuple[Path, Path]) ->
     assert seen.requests == ()
 
 
-def test_a_session_is_listed(agent: str, places: tuple[Path, Path]) -> None:
-    driver = need_agent(agent)
+def test_codex_lists_a_session(places: tuple[Path, Path]) -> None:
+    driver = need_agent("codex")
     home, cwd = places
     held = driver.start(home, cwd, ["Count the sheep."], [say("Nine.")])
     listed = driver.list_sessions(home, cwd)
     assert [(one["id"], one["title"]) for one in listed] == [(held.session_id, "Count the sheep.")]
+    elsewhere = cwd.with_name("elsewhere")
+    elsewhere.mkdir()
+    assert driver.list_sessions(home, elsewhere) == []
+
+
+def test_claude_lists_a_session_that_was_not_headless(places: tuple[Path, Path]) -> None:
+    driver = need_agent("claude")
+    home, cwd = places
+    driver.start(home, cwd, ["Count the sheep."], [say("Nine.")])
+    assert driver.list_sessions(home, cwd) == []
+    for path in home.rglob("projects/*/*.jsonl"):
+        path.write_bytes(path.read_bytes().replace(b'"entrypoint":"sdk-cli"', b'"entrypoint":"cli"'))
+    assert [one["title"] for one in driver.list_sessions(home, cwd)] == ["Count the sheep."]

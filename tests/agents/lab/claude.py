@@ -5,6 +5,8 @@ sent to the model (`Seen`). A session is one long-lived process over stream-json
 one-shot runs, as a user's would be.
 """
 
+import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -15,10 +17,13 @@ from agents.lab.model import FakeModel
 from agents.lab.process import BASE_ENV, SECONDS, AgentProcess, Finished, run
 from agents.lab.script import Script
 from agents.lab.seen import PROBE, Seen, find_prompt, from_messages_api
+from agents.lab.terminal import look
 
-__all__ = ["ClaudeSession", "compact", "fork", "resume", "resume_newest", "start"]
+__all__ = ["ClaudeSession", "compact", "fork", "list_sessions", "resume", "resume_newest", "start"]
 
 AGENT = "claude"
+
+API_KEY = "sk-ant-fake-000-of-the-lab"
 
 SYSTEM_PROMPT = "You are a test agent."
 
@@ -42,7 +47,7 @@ def environment(home: Path, model: FakeModel, **more: str) -> dict[str, str]:
             "HOME": str(home),
             "IS_SANDBOX": "1",
             "ANTHROPIC_BASE_URL": model.url,
-            "ANTHROPIC_API_KEY": "sk-ant-fake-000",
+            "ANTHROPIC_API_KEY": API_KEY,
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_AUTOUPDATER": "1",
             "DISABLE_TELEMETRY": "1",
@@ -150,6 +155,37 @@ def compact(home: Path, cwd: Path, session_id: str, script: Script, *, seconds: 
     ):
         session.say("/compact", seconds)
         return session.close(seconds)
+
+
+PICKED = re.compile(r"(?:now|ago) · .*\d ?(?:bytes|B|KB|MB)$")
+"""The second line of a session in the picker: its age, branch and size."""
+
+
+def list_sessions(home: Path, cwd: Path, *, seconds: float = SECONDS) -> list[dict[str, Any]]:
+    """Returns what the agent's own picker (`claude --resume`) shows for a folder, as {id, title}, newest first.
+
+    There is no headless list: the picker is looked at on a terminal. It shows no ids (`id` is None); a title is
+    the custom title, else the last prompt. Measured: a session whose first records say `entrypoint` "sdk-cli"
+    (what -p writes) is not in it; one with "cli", or without that field, is.
+    """
+    _skip_onboarding(home, cwd)
+    with FakeModel() as model:
+        argv = [str(binary()), "--resume"]
+        lines = look(argv, cwd, environment(home, model), lambda screen: "Esc to close" in screen, seconds)
+    found: list[dict[str, Any]] = []
+    for above, line in zip(lines, lines[1:], strict=False):
+        if PICKED.search(line):
+            found.append({"id": None, "title": above.strip(" ❯")})
+    return found
+
+
+def _skip_onboarding(home: Path, cwd: Path) -> None:
+    path = home / ".claude.json"
+    settings = json.loads(path.read_text()) if path.exists() else {}
+    settings |= {"hasCompletedOnboarding": True, "theme": "dark"}
+    settings["customApiKeyResponses"] = {"approved": [API_KEY[-20:]], "rejected": []}
+    settings.setdefault("projects", {})[str(cwd.resolve())] = {"hasTrustDialogAccepted": True}
+    path.write_text(json.dumps(settings))
 
 
 class ClaudeSession:

@@ -200,16 +200,14 @@ def compact(home: Path, cwd: Path, session_id: str, script: Script, *, seconds: 
 
 
 def list_sessions(home: Path, cwd: Path | None = None, *, seconds: float = SECONDS) -> list[dict[str, Any]]:
-    """Returns the threads that the agent lists (for one folder, or for all), as the app-server describes
-    them.
-    """
+    """Returns the threads that the agent lists (for one folder, or for all), newest first, as {id, title, cwd}."""
     params: dict[str, Any] = {"sourceKinds": ["cli", "exec", "vscode", "appServer"], "modelProviders": []}
     if cwd is not None:
         params["cwd"] = str(cwd)
     with FakeModel() as model, AppServer(home, cwd or home, model) as server:
         found = server.call("thread/list", params, seconds)["data"]
         server.process.finish(seconds)
-        return list(found)
+    return [{"id": one["id"], "title": one["name"] or one["preview"], "cwd": one["cwd"]} for one in found]
 
 
 class AppServer:

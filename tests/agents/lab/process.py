@@ -6,9 +6,7 @@ child by its pid, and the children it has at that moment.
 """
 
 import json
-import os
 import queue
-import signal
 import subprocess
 import tempfile
 import threading
@@ -20,7 +18,7 @@ from typing import IO, Any, Self
 
 import psutil
 
-__all__ = ["BASE_ENV", "AgentProcess", "TooSlow", "run", "wait_for"]
+__all__ = ["BASE_ENV", "AgentProcess", "TooSlow", "end_tree", "run", "wait_for"]
 
 BASE_ENV = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -51,6 +49,22 @@ def wait_for(holds: Callable[[], bool], what: str, seconds: float = SECONDS) -> 
         if time.monotonic() > end:
             raise TooSlow(f"waited {seconds:g} s for {what}")
         time.sleep(0.02)
+
+
+def end_tree(child: "subprocess.Popen[bytes]") -> None:
+    """Ends a child of ours at once (SIGKILL), then the children it had, and waits for it."""
+    try:
+        children = psutil.Process(child.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        children = []
+    if child.poll() is None:
+        child.kill()
+    child.wait()
+    for one in children:
+        try:
+            one.kill()
+        except psutil.NoSuchProcess:
+            pass
 
 
 class AgentProcess:
@@ -127,22 +141,9 @@ class AgentProcess:
         self._reader.join(timeout=5)
         return status
 
-    def kill(self, with_children: bool = True) -> None:
+    def kill(self) -> None:
         """Ends the child at once (SIGKILL), then the children it had."""
-        children: list[psutil.Process] = []
-        if with_children:
-            try:
-                children = psutil.Process(self.pid).children(recursive=True)
-            except psutil.NoSuchProcess:
-                pass
-        if self.child.poll() is None:
-            os.kill(self.pid, signal.SIGKILL)
-        self.child.wait()
-        for child in children:
-            try:
-                child.kill()
-            except psutil.NoSuchProcess:
-                pass
+        end_tree(self.child)
         self._close_input()
         self._reader.join(timeout=5)
 
