@@ -8,6 +8,7 @@ one-shot runs, as a user's would be.
 import json
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -173,7 +174,7 @@ def list_sessions(home: Path, cwd: Path, *, seconds: float = SECONDS) -> list[di
         argv = [str(binary()), "--resume"]
         lines = look(argv, cwd, environment(home, model), lambda screen: "Esc to close" in screen, seconds)
     found: list[dict[str, Any]] = []
-    for above, line in zip(lines, lines[1:], strict=False):
+    for above, line in pairwise(lines):
         if PICKED.search(line):
             found.append({"id": None, "title": above.strip(" ❯")})
     return found

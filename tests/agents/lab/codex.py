@@ -18,7 +18,7 @@ from agents.lab.process import BASE_ENV, SECONDS, AgentProcess, Finished, run
 from agents.lab.script import Script
 from agents.lab.seen import PROBE, Seen, find_prompt, from_responses_api
 
-__all__ = ["AppServer", "CodexSession", "compact", "fork", "list_sessions", "resume", "start"]
+__all__ = ["AppServer", "CodexSession", "compact", "fork", "list_sessions", "recorded", "resume", "rollouts", "start"]
 
 AGENT = "codex"
 
@@ -78,18 +78,27 @@ def overrides(model: FakeModel, home: Path, provider: str, name: str) -> Iterato
         yield from ("-c", f"{key}={value}")
 
 
-def recorded_provider(home: Path, session_id: str) -> str:
-    """Returns the provider that the thread's first record names, else our own."""
-    for folder in ("sessions", "archived_sessions"):
-        for path in sorted((home / ".codex" / folder).rglob(f"rollout-*{session_id}*.jsonl*")):
-            try:
-                first = json.loads(read_rollout(path).split(b"\n", 1)[0])
-                name = first["payload"].get("model_provider")
-            except (ValueError, KeyError, TypeError):
-                continue
-            if name:
-                return str(name)
-    return PROVIDER
+def recorded(home: Path, session_id: str | None) -> tuple[str, str]:
+    """Returns the provider that a thread's first record names and the model of its last turn, else our own."""
+    provider, model = PROVIDER, MODEL
+    for path in rollouts(home, session_id) if session_id else ():
+        for line in read_rollout(path).split(b"\n"):
+            if b'"session_meta"' in line or b'"turn_context"' in line:
+                try:
+                    record = json.loads(line)
+                    provider = record["payload"].get("model_provider") or provider
+                    model = record["payload"].get("model") or model
+                except (ValueError, KeyError, TypeError, AttributeError):
+                    continue  # a damaged record is the agent's business, not ours
+    return str(provider), str(model)
+
+
+def rollouts(home: Path, session_id: str) -> list[Path]:
+    """Returns the files of a thread, the oldest first."""
+    found: list[Path] = []
+    for folder in ("archived_sessions", "sessions"):
+        found += sorted((home / ".codex" / folder).rglob(f"rollout-*{session_id}*.jsonl*"))
+    return found
 
 
 def read_rollout(path: Path) -> bytes:
@@ -136,10 +145,11 @@ def _agent_text(event: Any) -> str:
 
 
 def _one_shot(
-    home: Path, cwd: Path, verb: str, session_id: str, prompt: str, script: Script, seconds: float, name: str
+    home: Path, cwd: Path, verb: str, session_id: str, prompt: str, script: Script, seconds: float, name: str | None
 ) -> Seen:
     with FakeModel(script) as model:
-        options = overrides(model, home, recorded_provider(home, session_id), name)
+        provider, recorded_name = recorded(home, session_id)
+        options = overrides(model, home, provider, name or recorded_name)
         argv = [binary(), "exec", *options, verb, "--json", "--skip-git-repo-check", session_id, prompt]
         done: Finished = run(argv, cwd, environment(home), seconds)
         ids = [event["thread_id"] for event in done.lines if event.get("type") == "thread.started"]
@@ -156,9 +166,9 @@ def resume(
     script: Script = (),
     *,
     seconds: float = SECONDS,
-    model: str = MODEL,
+    model: str | None = None,
 ) -> Seen:
-    """Resumes a thread with one prompt, to the end of its turn."""
+    """Resumes a thread with one prompt, to the end of its turn; with its recorded model where none is named."""
     return _one_shot(home, cwd, "resume", session_id, prompt, script, seconds, model)
 
 
@@ -170,7 +180,7 @@ def fork(
     script: Script = (),
     *,
     seconds: float = SECONDS,
-    model: str = MODEL,
+    model: str | None = None,
 ) -> Seen:
     """Forks a thread: the turn goes to a new one, `Seen.session_id`."""
     return _one_shot(home, cwd, "fork", session_id, prompt, script, seconds, model)
@@ -260,13 +270,13 @@ class CodexSession:
         session_id: str | None = None,
         fork: bool = False,
         last_turn: str | None = None,
-        name: str = MODEL,
+        name: str | None = None,
     ) -> None:
         self.model = model
         self._cwd = cwd
         self._given = (session_id, fork, last_turn)
-        provider = recorded_provider(home, session_id) if session_id else PROVIDER
-        self.server = AppServer(home, cwd, model, provider, name)
+        provider, recorded_name = recorded(home, session_id)
+        self.server = AppServer(home, cwd, model, provider, name or recorded_name)
         self.session_id = session_id
         self.path: Path | None = None
         self.turns: list[str] = []
