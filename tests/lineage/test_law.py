@@ -113,8 +113,9 @@ def check_appends(chain: Chain, new: Link) -> None:
     assert code == "" or code in HANDLE_CODES
     assert store_chain(chain) == before
     check_sound(longer)
-    assert load_chain(store_chain(longer), new.handle.namespace) == longer or not longer.links
     head = longer.head
+    if head is not None:
+        assert load_chain(store_chain(longer), head.handle.namespace) == longer
     if head is not None and head.origin == "resumed":
         retry = msgspec.structs.replace(head, link_id="retry", observed_at=7)
         assert append(append(longer, retry), retry) is longer
@@ -148,21 +149,21 @@ def check_mutation(chain: Chain, data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=80)
+@settings(max_examples=80, deadline=None)
 def test_law_appends_keep_a_chain_sound(data: st.DataObject) -> None:
     chain = data.draw(chains())
     check_appends(chain, data.draw(next_links(chain)))
 
 
 @given(chains().filter(lambda chain: bool(chain.links)), st.data())
-@settings(max_examples=80)
+@settings(max_examples=80, deadline=None)
 def test_law_loading_accepts_nothing_unreachable(chain: Chain, data: st.DataObject) -> None:
     assert explain(chain) == chain
     check_mutation(chain, data)
 
 
 @given(chains())
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 def test_law_superseding_keeps_length_and_loss(chain: Chain) -> None:
     head = chain.head
     if head is None or head.origin != "created":
