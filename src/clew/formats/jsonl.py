@@ -16,6 +16,7 @@ import msgspec
 
 from clew.conversation.loss import Damage
 from clew.conversation.source import Buffer, Records, Stream
+from clew.conversation.text import mend_surrogates
 
 T = TypeVar("T")
 
@@ -157,10 +158,10 @@ class JsonLines(Generic[T]):
         return self._convert(value), sort  # type: ignore[arg-type]
 
     def _convert(self, value: dict[str, object]) -> T | None:
-        """Makes a record of a leniently parsed object; lone surrogates go through as escapes."""
+        """Makes a record of a leniently parsed object; a lone surrogate, which no decoder takes, is U+FFFD."""
         try:
-            data = json.dumps(value, ensure_ascii=True, allow_nan=True, separators=(",", ":"))
-            return self.decoder.decode(data)
+            text = mend_surrogates(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+            return self.decoder.decode(text.encode())
         except (msgspec.DecodeError, RecursionError, ValueError):
             return None
 
