@@ -148,14 +148,15 @@ class JsonLines(Generic[T]):
         except UnicodeDecodeError:
             text, sort = data.decode("utf-8", "replace"), "bad utf-8"
         try:
-            value = json.loads(text, strict=False)
+            value = json.loads(text, strict=False, parse_constant=_refuse_constant)
         except RecursionError:
             return None, "too deep"
         except ValueError:
             return None, sort or "not json"
         if not isinstance(value, dict):
             return None, "not an object"
-        return self._convert(value), sort  # type: ignore[arg-type]
+        record = self._convert(value)  # type: ignore[arg-type]
+        return record, sort if record is not None else sort or "foreign record"
 
     def _convert(self, value: dict[str, object]) -> T | None:
         """Makes a record of a leniently parsed object; a lone surrogate, which no decoder takes, is U+FFFD."""
@@ -216,6 +217,10 @@ class JsonLines(Generic[T]):
             while at < text_end and line[at] in b" \t\r\x00":
                 at += 1
         return pieces
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(name)  # NaN and its kind are no JSON, whatever the standard library takes
 
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
