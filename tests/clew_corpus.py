@@ -2,13 +2,13 @@
 
 `own_cases` are this repository's fixtures (tests/fixtures). `shared_cases`, `fault_cases` and `public_sessions` are
 larger collections that may stand beside the checkout (`CLEW_SHARED` names the folder, else ../shared); where there is
-none they yield nothing. Everything here is read-only input: a test works on a copy (`Case.copy_home`).
+none they are empty. Everything here is read-only input: a test works on a copy (`Case.copy_home`).
 """
 
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,12 +70,9 @@ class Case:
         return tuple(target / path.relative_to(self.home) for path in self.paths)
 
 
-def own_cases(agent: str | None = None) -> Iterator[Case]:
-    """Yields this repository's fixtures, in a fixed order."""
-    for path in sorted(FIXTURES.glob("*/*/case.json")):
-        case = _read(path)
-        if agent in (None, case.agent):
-            yield case
+def own_cases(agent: str | None = None) -> tuple[Case, ...]:
+    """Returns this repository's fixtures, in a fixed order."""
+    return _of_agent(agent, sorted(FIXTURES.glob("*/*/case.json")))
 
 
 def own_case(agent: str, name: str) -> Case:
@@ -90,36 +87,37 @@ def shared_dir() -> Path | None:
     return path if path.is_dir() else None
 
 
-def shared_cases(agent: str | None = None) -> Iterator[Case]:
-    """Yields the shared collection of real sessions."""
+def shared_cases(agent: str | None = None) -> tuple[Case, ...]:
+    """Returns the shared collection of real sessions."""
     base = shared_dir()
-    for path in sorted(base.glob("corpus/*/*/case.json")) if base else ():
-        case = _read(path)
-        if agent in (None, case.agent):
-            yield case
+    return _of_agent(agent, sorted(base.glob("corpus/*/*/case.json")) if base else ())
 
 
-def fault_cases(agent: str | None = None) -> Iterator[Case]:
-    """Yields the shared collection of faults; `data` holds the whole expectation, in each case's own form."""
+def fault_cases(agent: str | None = None) -> tuple[Case, ...]:
+    """Returns the shared collection of faults; `data` holds the whole expectation, in each case's own form."""
     base = shared_dir()
-    for path in sorted(base.glob("cases/*/case.json")) if base else ():
-        case = _read(path)
-        if agent in (None, case.agent):
-            yield case
+    return _of_agent(agent, sorted(base.glob("cases/*/case.json")) if base else ())
 
 
-def public_sessions(agent: str | None = None) -> Iterator[Case]:
-    """Yields single files of public repositories: `paths` is the file, nothing more is known.
+def public_sessions(agent: str | None = None) -> tuple[Case, ...]:
+    """Returns single files of public repositories: `paths` is the file, nothing more is known.
 
     The agent is guessed from the file's name ("unknown" where it does not tell).
     """
     base = shared_dir()
+    found: list[Case] = []
     for path in sorted(base.glob("public-sessions/*.json*")) if base else ():
         parts = path.name.split("__")
         name = parts[2] if len(parts) > 2 else "unknown"
         short = SHORT_NAMES.get(name, name)
         if agent in (None, short):
-            yield Case(short, path.stem, path.parent, None, None, paths=(path,))
+            found.append(Case(short, path.stem, path.parent, None, None, paths=(path,)))
+    return tuple(found)
+
+
+def _of_agent(agent: str | None, paths: Iterable[Path]) -> tuple[Case, ...]:
+    cases = [_read(path) for path in paths]
+    return tuple(case for case in cases if agent in (None, case.agent))
 
 
 def _read(path: Path) -> Case:

@@ -231,6 +231,12 @@ class ClaudeSession:
             lambda event: event.get("type") == "control_response", "the answer to the interrupt", seconds
         )
 
+    @property
+    def session_id(self) -> str | None:
+        """The session's id, once the agent has told it."""
+        ids = [event["session_id"] for event in self.process.lines if event.get("session_id")]
+        return ids[-1] if ids else None
+
     def kill(self) -> Seen:
         """Ends the process where it stands (SIGKILL)."""
         self.process.kill()

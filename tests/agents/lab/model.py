@@ -39,6 +39,7 @@ class Request:
     headers: Mapping[str, str]
     body: Any
     served: int | None = None
+    step: Step = field(default_factory=Step, repr=False)
 
     @property
     def is_turn(self) -> bool:
@@ -107,7 +108,9 @@ class FakeModel:
         """Notes a request and chooses the step that answers it."""
         with self._lock:
             served, step = self._choose(request) if request.is_turn else (None, Step())
-            noted = Request(len(self.requests), request.method, request.path, request.headers, request.body, served)
+            noted = Request(
+                len(self.requests), request.method, request.path, request.headers, request.body, served, step
+            )
             self.requests.append(noted)
         return noted, step
 

@@ -1,0 +1,74 @@
+"""The same wishes as calls of each agent's own tools, so that one scripted conversation serves all agents."""
+
+from typing import Any
+
+from agents.lab.script import Call
+
+__all__ = ["KITS", "ClaudeKit", "CodexKit"]
+
+
+class ClaudeKit:
+    """Claude Code's tools."""
+
+    tools = "Bash,Read,Edit,Write"
+
+    def shell(self, command: str, call_id: str) -> Call:
+        """Runs a command."""
+        return Call("Bash", {"command": command, "description": "Run one command"}, f"toolu_01{call_id}")
+
+    def read(self, path: str, call_id: str) -> Call:
+        """Reads a file."""
+        return Call("Read", {"file_path": path}, f"toolu_01{call_id}")
+
+    def edit(self, path: str, old: str, new: str, call_id: str) -> Call:
+        """Replaces a line of a file."""
+        return Call("Edit", {"file_path": path, "old_string": old, "new_string": new}, f"toolu_01{call_id}")
+
+    def write(self, path: str, text: str, call_id: str) -> Call:
+        """Writes a new file."""
+        return Call("Write", {"file_path": path, "content": text}, f"toolu_01{call_id}")
+
+    def look(self, path: str, call_id: str) -> Call:
+        """Looks at an image."""
+        return self.read(path, call_id)
+
+    def image(self, text: str, media_type: str, data: str) -> list[dict[str, Any]]:
+        """Makes a prompt of a text and an image."""
+        source = {"type": "base64", "media_type": media_type, "data": data}
+        return [{"type": "text", "text": text}, {"type": "image", "source": source}]
+
+
+class CodexKit:
+    """Codex's tools."""
+
+    tools = None
+
+    def shell(self, command: str, call_id: str) -> Call:
+        """Runs a command."""
+        return Call("exec_command", {"cmd": command}, f"call_{call_id}")
+
+    def read(self, path: str, call_id: str) -> Call:
+        """Reads a file."""
+        return self.shell(f"cat {path}", call_id)
+
+    def edit(self, path: str, old: str, new: str, call_id: str) -> Call:
+        """Replaces a line of a file."""
+        patch = f"*** Begin Patch\n*** Update File: {path}\n@@\n-{old}\n+{new}\n*** End Patch\n"
+        return Call("apply_patch", patch, f"call_{call_id}")
+
+    def write(self, path: str, text: str, call_id: str) -> Call:
+        """Writes a new file."""
+        lines = "".join(f"+{line}\n" for line in text.splitlines())
+        return Call("apply_patch", f"*** Begin Patch\n*** Add File: {path}\n{lines}*** End Patch\n", f"call_{call_id}")
+
+    def look(self, path: str, call_id: str) -> Call:
+        """Looks at an image."""
+        return Call("view_image", {"path": path}, f"call_{call_id}")
+
+    def image(self, text: str, media_type: str, data: str) -> list[dict[str, Any]]:
+        """Makes a prompt of a text and an image."""
+        return [{"type": "text", "text": text}, {"type": "image", "url": f"data:{media_type};base64,{data}"}]
+
+
+KITS: dict[str, Any] = {"claude": ClaudeKit(), "codex": CodexKit()}
+"""The kits by the agent's short name."""
