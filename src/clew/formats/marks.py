@@ -28,10 +28,11 @@ WRAPPER = "clew_text"
 class Mark(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_": "from"}):
     """The reserved member. Every field is optional; a reader undoes what it finds.
 
-    `from_` (`from` in JSON) agent:id of the source, on the first record; `name`, `id`: originals of a call (either may be empty); `text`:
-    arguments are a wrapped text; `invented`: the answer is made up; `said`: the text is a person's although it looks
-    like context; `origin`, `kind`: what the message is where the target cannot say so; `standin`: how many parts of
-    the record stand for images; `glued`: number of the message that this piece belongs to.
+    `from_` (`from` in JSON) agent:id of the source, on the first record; `name`, `id`: originals of a call (either
+    may be empty); `text`: arguments are a wrapped text; `invented`: the answer is made up; `said`: the text is a
+    person's although it looks like context; `origin`, `kind`: what the message is where the target cannot say so;
+    `standin`: how many parts of the record stand for images; `glued`: number of the message that this piece belongs
+    to.
     """
 
     from_: str = ""
