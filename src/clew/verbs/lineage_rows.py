@@ -1,0 +1,186 @@
+"""Threads between the store's rows and the lineage's values: found by a session's id, grown, and written back.
+
+`convert`, `restore` and forks found in agents' files record what happened here; with the lease free they append at
+the fence as it stands (handles spec, section 8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+from blake3 import blake3
+
+from clew.formats.protocol import Format
+from clew.ids import AgentName, ChainKey, NativeId, ThreadId
+from clew.lineage.chain import Chain, append
+from clew.lineage.edge import Edge, StrandId, store_edge
+from clew.lineage.handle import Handle, Namespace
+from clew.lineage.link import Fence, Link, Origin, make_link_id
+from clew.lineage.strand import Strand, store_strand
+from clew.lineage.thread import Thread, add_edge, add_strand, assemble, own_ids
+from clew.verbs.context import Context
+
+
+def namespace_of(form: Format) -> Namespace:
+    """Returns the namespace of an agent's conversations."""
+    return Namespace(form.traits.transport, form.name, form.traits.cursor_in_key)
+
+
+def handle_of(form: Format, native_id: str) -> Handle:
+    """Returns the handle of a session by its native id."""
+    return Handle(namespace_of(form), native_id)
+
+
+def thread_id_of(agent: str, native_id: str) -> ThreadId:
+    """Returns the id of the thread that begins with a session: the same on every machine."""
+    return ThreadId("t" + blake3(f"clew-thread-v1\x00{agent}\x00{native_id}".encode()).hexdigest()[:16])
+
+
+def strand_id_of(agent: str, native_id: str) -> StrandId:
+    """Returns clew's own id of what it keeps of a session."""
+    return StrandId("s" + blake3(f"clew-strand-v1\x00{agent}\x00{native_id}".encode()).hexdigest()[:23])
+
+
+class ThreadView(msgspec.Struct, frozen=True):
+    """A thread as it is stored, with the revisions that a write expects."""
+
+    thread: Thread
+    revisions: dict[str, int]
+    revision: int | None
+
+
+def load_thread(ctx: Context, thread_id: ThreadId) -> ThreadView | None:
+    """Returns a stored thread, or None."""
+    store = ctx.stores.threads
+    row = store.thread(thread_id)
+    if row is None:
+        return None
+    strands = store.strands(thread=thread_id)
+    thread = assemble(
+        thread_id, [(s.id, s.body) for s in strands], [edge.body for edge in store.edges(thread=thread_id)]
+    )
+    return ThreadView(thread, {s.id: s.revision for s in strands}, row.revision)
+
+
+def find_thread(ctx: Context, form: Format, native_id: str) -> ThreadView | None:
+    """Returns the thread that a session belongs to, or None."""
+    rows = ctx.stores.threads.strands(root=handle_of(form, native_id).root)
+    return load_thread(ctx, rows[-1].thread) if rows else None
+
+
+def thread_ids(ctx: Context) -> dict[tuple[str, str], ThreadId]:
+    """Returns the thread of every known session, by agent and native id at the head of its chain."""
+    return {(row.agent, row.native_id): row.thread for row in ctx.stores.threads.strands()}
+
+
+def strand_of(view: ThreadView | None, form: Format, native_id: str) -> Strand | None:
+    """Returns the strand of a thread whose chain holds that session, or None."""
+    if view is None:
+        return None
+    root = handle_of(form, native_id).root
+    for strand in view.thread.strands:
+        if root in strand.chain.roots:
+            return strand
+    return None
+
+
+def ids_of(view: ThreadView | None, strand: Strand | None, agent: str) -> frozenset[str]:
+    """Returns the native ids by which `agent` knows the conversation of a strand."""
+    if view is None or strand is None:
+        return frozenset()
+    return own_ids(view.thread, agent, of=strand.strand_id)
+
+
+def make_strand(form: Format, native_id: str, origin: Origin, now_ms: int, cursor: str | None = None) -> Strand:
+    """Returns a strand whose chain is one link."""
+    handle = Handle(namespace_of(form), native_id, cursor)
+    link = Link(
+        link_id=make_link_id(handle, Fence(0)),
+        handle=handle,
+        origin=origin,
+        minted_at_fence=Fence(0),
+        observed_at=now_ms,
+    )
+    return Strand(strand_id_of(form.name, native_id), handle.namespace, append(Chain(), link))
+
+
+def with_session(
+    view: ThreadView | None, form: Format, native_id: str, origin: Origin, now_ms: int
+) -> tuple[ThreadView, Strand]:
+    """Returns the thread with a strand for that session, adding what is not there yet."""
+    strand = strand_of(view, form, native_id)
+    if view is not None and strand is not None:
+        return view, strand
+    strand = make_strand(form, native_id, origin, now_ms)
+    if view is None:
+        view = ThreadView(Thread(thread_id_of(form.name, native_id)), {}, None)
+    return msgspec.structs.replace(view, thread=add_strand(view.thread, strand)), strand
+
+
+def with_edge(
+    view: ThreadView,
+    kind: str,
+    source: Strand,
+    target: Strand,
+    *,
+    now_ms: int,
+    groups: int,
+    cut: ChainKey | None,
+    formats: tuple[str, str],
+    restored: int = 0,
+    rendered: int = 0,
+) -> ThreadView:
+    """Returns the thread with one more edge between two of its strands."""
+    one, other = source.chain.head, target.chain.head
+    assert one is not None, "a strand begins with a link"
+    assert other is not None, "a strand begins with a link"
+    edge = Edge(
+        kind=kind,  # type: ignore[arg-type]
+        from_strand=source.strand_id,
+        from_key=one.handle.key,
+        to_strand=target.strand_id,
+        to_key=other.handle.key,
+        at=now_ms,
+        groups=groups,
+        cut=cut if groups else None,
+        formats=formats,
+        restored=restored,
+        rendered=rendered,
+    )
+    return msgspec.structs.replace(view, thread=add_edge(view.thread, edge))
+
+
+def save_thread(ctx: Context, before: ThreadView | None, after: ThreadView) -> None:
+    """Writes what was added to a thread, in one transaction; raises Conflict when somebody else wrote meanwhile."""
+    store = ctx.stores.threads
+    now = ctx.clock.now()
+    old_strands = {s.strand_id: s for s in before.thread.strands} if before else {}
+    old_edges = len(before.thread.edges) if before else 0
+    thread = after.thread
+    with store.transaction():
+        if before is None or before.revision is None:
+            store.put_thread(thread.thread_id, b"{}", expected=None, now=now)
+        for strand in thread.strands:
+            if old_strands.get(strand.strand_id) == strand:
+                continue
+            head = strand.chain.head
+            assert head is not None, "a strand begins with a link"
+            store.put_strand(
+                strand.strand_id,
+                thread=thread.thread_id,
+                agent=AgentName(strand.namespace.agent),
+                native_id=NativeId(head.handle.native_id),
+                body=store_strand(strand),
+                roots=_unique(strand.chain.roots),
+                expected=after.revisions.get(strand.strand_id),
+                now=now,
+            )
+        for edge in thread.edges[old_edges:]:
+            store.add_edge(
+                edge.kind, from_strand=edge.from_strand, to_strand=edge.to_strand, body=store_edge(edge), now=now
+            )
+
+
+def _unique(roots: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(roots))

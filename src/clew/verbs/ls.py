@@ -1,0 +1,280 @@
+"""`clew ls`: the sessions of a folder or of all, newest first, with what clew keeps of deleted ones.
+
+What a session says of itself is read once and remembered by the facts of its file (time, size); a warm list reads
+no session. One bad file is a row with the state `unreadable`, never the end of the list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from clew.conversation.source import Session
+from clew.errors import ClewError
+from clew.formats.protocol import Format, Found
+from clew.formats.registry import all_formats, get_format
+from clew.ids import AgentName
+from clew.store.protocol import Cached, FileFacts
+from clew.verbs import lineage_rows as rows
+from clew.verbs.capture import read_facts
+from clew.verbs.context import Context
+from clew.verbs.folder import folder_key
+from clew.verbs.reading import load_source
+
+State: TypeAlias = Literal["idle", "live", "empty", "archived", "damaged", "unreadable", "gone"]
+
+_SCHEMA = 1
+_BATCH = 256
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """One row of the list (design, section 7). Times are ISO 8601 in UTC, empty where the session does not say."""
+
+    agent: str
+    id: str
+    path: str
+    cwd: str
+    title: str
+    created: str
+    updated: str
+    messages: int
+    model: str
+    state: State
+    thread: str = ""
+    parent: str = ""
+    short: str = ""
+    detail: str = ""
+    helper: bool = False
+
+
+class _Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a session said of itself when it was read, as the list cache keeps it."""
+
+    schema: int
+    id: str
+    cwd: str = ""
+    title: str = ""
+    created_ms: int | None = None
+    updated_ms: int | None = None
+    messages: int = 0
+    model: str = ""
+    damaged: int = 0
+    problem: str = ""
+    parent: str = ""
+    helper: bool = False
+
+
+_DECODE = msgspec.json.Decoder(_Remembered).decode
+_ENCODE = msgspec.json.Encoder().encode
+
+
+def ls(
+    ctx: Context,
+    *,
+    agent: str | None = None,
+    cwd: str | None = None,
+    every_folder: bool = False,
+    hidden: bool = False,
+    limit: int | None = None,
+) -> Iterator[Listed]:
+    """Yields sessions newest first: those of the folder `cwd` (the caller's own when None), or of every folder.
+
+    `hidden` also shows empty, archived and helper sessions; `limit` ends the list early.
+    """
+    listed = list_all(ctx, agent)
+    if not every_folder:
+        wanted = folder_key(str(cwd if cwd is not None else ctx.cwd))
+        listed = [row for row in listed if folder_key(row.cwd) == wanted]
+    if not hidden:
+        listed = [row for row in listed if not row.helper and row.state not in ("empty", "archived")]
+    yield from listed[:limit]
+
+
+def list_all(ctx: Context, agent: str | None = None) -> list[Listed]:
+    """Returns every session of every folder, newest first, deleted ones that clew keeps included."""
+    there: list[Listed] = []
+    threads = rows.thread_ids(ctx)
+    for form in (get_format(agent),) if agent else all_formats():
+        there += _list_agent(ctx, form, threads)
+    there += _gone(ctx, there, threads, agent)
+    there.sort(key=lambda row: (row.updated or row.created, row.id), reverse=True)
+    return _with_short_ids(there)
+
+
+def newest_here(ctx: Context, agent: str | None) -> Listed | None:
+    """Returns the newest session of the caller's folder by its own last message, or None."""
+    return next(ls(ctx, agent=agent), None)
+
+
+def _list_agent(ctx: Context, form: Format, threads: dict[tuple[str, str], object]) -> Iterator[Listed]:
+    cache = ctx.stores.index
+    known = cache.get_all(AgentName(form.name))
+    fresh: list[tuple[str, Cached]] = []
+    seen: set[str] = set()
+    founds = list(form.locate.find(ctx.home))
+    unread = [f for f in founds if _recall(known.get(str(f.path)), f) is None]
+    for found in founds:
+        path = str(found.path)
+        seen.add(path)
+        remembered = _recall(known.get(path), found)
+        if remembered is None:
+            remembered = _look(ctx, form, found)
+            fresh.append((path, Cached(_facts(found), _ENCODE(remembered))))
+            ctx.progress("reading sessions", len(fresh), len(unread))
+            if len(fresh) % _BATCH == 0:
+                cache.put_many(AgentName(form.name), fresh[-_BATCH:])
+        yield _row(ctx, form, found, remembered, str(threads.get((form.name, remembered.id), "")))
+    if len(fresh) % _BATCH:
+        cache.put_many(AgentName(form.name), fresh[-(len(fresh) % _BATCH) :])
+    stale = [path for path in known if path not in seen]
+    if stale:
+        cache.remove(AgentName(form.name), stale)
+
+
+def _facts(found: Found) -> FileFacts:
+    return FileFacts(found.stamp[0], found.stamp[1], 0)
+
+
+def _recall(cached: Cached | None, found: Found) -> _Remembered | None:
+    if cached is None or cached.facts != _facts(found):
+        return None
+    try:
+        remembered = _DECODE(cached.body)
+    except msgspec.DecodeError:
+        return None
+    return remembered if remembered.schema == _SCHEMA else None
+
+
+def _look(ctx: Context, form: Format, found: Found) -> _Remembered:
+    """Reads a session for the list; what cannot be read becomes a row that says so."""
+    try:
+        session = form.read(load_source(ctx, form, found))
+    except ClewError as error:
+        return _Remembered(_SCHEMA, found.id, found.cwd_hint, problem=error.message)
+    return summarise(session, found)
+
+
+def summarise(session: Session, found: Found | None = None) -> _Remembered:
+    """Returns what a list shows of a session."""
+    parent = next((r.session_id for r in session.references if r.relation in ("forked", "helper_of")), "")
+    return _Remembered(
+        _SCHEMA,
+        found.id if found is not None else session.id,
+        session.cwd or (found.cwd_hint if found is not None else ""),
+        title_of(session),
+        session.created_ms,
+        session.updated_ms,
+        sum(message.role != "tool" for message in session.history),
+        session.model,
+        sum(damage.lost for damage in session.damage),
+        "",
+        parent,
+        session.helper or (found is not None and found.kind == "helper"),
+    )
+
+
+def title_of(session: Session) -> str:
+    """Returns the agent's own title, else the first line that a person typed."""
+    if session.title:
+        return one_line(session.title)
+    for message in session.history:
+        if message.role == "user" and message.origin == "user":
+            text = one_line(message.text)
+            if text:
+                return text
+    return ""
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    """Returns the text with all white space folded into single blanks, at most `limit` characters."""
+    return " ".join(text[: limit * 4].split())[:limit]
+
+
+def _row(ctx: Context, form: Format, found: Found, seen: _Remembered, thread: str) -> Listed:
+    state: State = "idle"
+    detail = ""
+    if seen.problem:
+        state, detail = "unreadable", seen.problem
+    elif form.resume.owner(found, ctx.home) is not None:
+        state = "live"
+    elif found.kind == "archived":
+        state = "archived"
+    elif seen.messages == 0:
+        state = "empty"
+    elif seen.damaged:
+        state, detail = "damaged", f"{seen.damaged} damaged places"
+    return Listed(
+        form.name,
+        seen.id,
+        str(found.path),
+        seen.cwd,
+        seen.title,
+        iso(seen.created_ms),
+        iso(seen.updated_ms),
+        seen.messages,
+        seen.model,
+        state,
+        thread,
+        seen.parent,
+        detail=detail,
+        helper=seen.helper or found.kind == "helper",
+    )
+
+
+def _gone(
+    ctx: Context, there: Iterable[Listed], threads: dict[tuple[str, str], object], agent: str | None
+) -> list[Listed]:
+    """Returns the captured sessions that their agent no longer has."""
+    if not ctx.stores.has_residue:
+        return []
+    present = {(row.agent, row.id) for row in there}
+    gone: dict[tuple[str, str], Listed] = {}
+    for capture in ctx.stores.residue.newest(agent=AgentName(agent) if agent else None):
+        key = (str(capture.agent), str(capture.session_id or ""))
+        if key in present or not key[1]:
+            continue
+        facts = read_facts(capture)
+        gone[key] = Listed(
+            key[0],
+            key[1],
+            facts.path,
+            facts.cwd,
+            one_line(facts.title or facts.first),
+            iso(facts.created_ms),
+            iso(facts.updated_ms),
+            capture.message_count,
+            facts.model,
+            "gone",
+            str(threads.get(key, "")),
+            detail=f"{key[0]} no longer has it; clew holds capture {capture.id}",
+            helper=facts.helper,
+        )
+    return list(gone.values())
+
+
+def _with_short_ids(listed: list[Listed]) -> list[Listed]:
+    """Gives each row the shortest prefix of its id, at least 4 characters, that no other row's id begins with."""
+    ids = sorted({row.id for row in listed})
+    short: dict[str, str] = {}
+    for number, one in enumerate(ids):
+        need = 4
+        for other in (ids[number - 1] if number else "", ids[number + 1] if number + 1 < len(ids) else ""):
+            common = 0
+            while common < min(len(one), len(other)) and one[common] == other[common]:
+                common += 1
+            need = max(need, common + 1)
+        short[one] = one[:need]
+    return [msgspec.structs.replace(row, short=short[row.id]) for row in listed]
+
+
+def iso(time_ms: int | None) -> str:
+    """Returns a time in ms as ISO 8601 in UTC with milliseconds; empty for None and for what no calendar holds."""
+    if time_ms is None:
+        return ""
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (OverflowError, ValueError, OSError):
+        return ""

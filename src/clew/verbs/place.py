@@ -1,0 +1,107 @@
+"""Placing: the only step that touches an agent's home. Atomic, never over unexpected bytes, never through a link.
+
+What may lie at a path is said beforehand (absent, or exactly these bytes); anything else refuses with
+`target_diverged` and changes nothing. A session with a live owner is never placed into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path, PurePosixPath
+
+import msgspec
+from blake3 import blake3
+
+from clew.conversation.source import Buffer, Stream
+from clew.errors import Refused
+from clew.formats.protocol import Format, Found, Home
+from clew.ids import Digest
+from clew.platform.fs import ABSENT, Exactly, Expected, ensure_folder, open_source, replace_file
+from clew.platform.mapped import Mapped
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One file to place: where, what may lie there now, and its bytes in pieces."""
+
+    path: Path
+    chunks: Callable[[], Iterable[Buffer]]
+    mode: int
+    expect: Expected
+
+
+def base_of(form: Format, home: Home) -> Path:
+    """Returns the agent's base folder with links in its own path resolved; below it no link is followed."""
+    return Path(form.locate.base(home)).resolve()
+
+
+def path_below(base: Path, name: str) -> Path:
+    """Returns the path that a stream's name stands for; raises Refused when it would leave the base folder."""
+    pure = PurePosixPath(name)
+    if pure.is_absolute():
+        return Path(pure)
+    if not name or ".." in pure.parts or "\x00" in name:
+        raise Refused(
+            f"{name!r} would lie outside of {base}",
+            code="unsafe_path",
+            hint="The session's id or folder has an unsafe form; nothing was written.",
+            path=name,
+        )
+    return base.joinpath(*pure.parts)
+
+
+def expected_of(stream: Stream | None) -> Expected:
+    """Returns the expectation that exactly this stream lies there; absence where there is none."""
+    if stream is None:
+        return ABSENT
+    data = memoryview(stream.data)
+    return Exactly(len(data), Digest(blake3(data).hexdigest()))
+
+
+def stream_item(path: Path, stream: Stream, expect: Expected) -> Item:
+    """Returns the item that puts a stream at a path."""
+    return Item(path, lambda: pieces_of(stream), stream.mode, expect)
+
+
+def pieces_of(stream: Stream, size: int = 1 << 20) -> Iterable[memoryview]:
+    """Yields a stream's bytes in pieces of `size`, letting go of the pages behind it."""
+    data = memoryview(stream.data)
+    for at in range(0, len(data), size):
+        yield data[at : at + size]
+        if stream.release is not None and at % (16 * size) == 0:
+            stream.release()
+
+
+def place_items(base: Path, items: Sequence[Item]) -> tuple[Path, ...]:
+    """Places files in order and returns their paths; the caller orders them so that an interruption is harmless."""
+    done: list[Path] = []
+    for item in items:
+        root = base if item.path.is_relative_to(base) else item.path.parent
+        ensure_folder(root)
+        replace_file(item.path, item.chunks(), root=root, expect=item.expect, mode=item.mode)
+        done.append(item.path)
+    return tuple(done)
+
+
+def present_bytes(path: Path) -> Mapped | None:
+    """Returns what lies at a path, or None; raises UnreadableSource for anything but a regular file."""
+    if not path.is_symlink() and not path.exists():
+        return None
+    return open_source(path)
+
+
+def refuse_live(form: Format, found: Found, home: Home) -> None:
+    """Raises Refused (`live_owner`) when the agent itself holds the session now."""
+    owner = form.resume.owner(found, home)
+    if owner is not None:
+        raise Refused(
+            f"{form.title} is running on session {found.id} (process {owner.pid}{_detail(owner.detail)})",
+            code="live_owner",
+            hint="End that process, then try again; or write a new session with --new.",
+            session=found.id,
+            path=str(found.path),
+            pid=owner.pid,
+        )
+
+
+def _detail(text: str) -> str:
+    return f", {text}" if text else ""

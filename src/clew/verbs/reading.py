@@ -1,0 +1,119 @@
+"""Opening sessions: from an agent's place, or from clew's own store when the agent has deleted them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from clew.conversation.canonical import keys_of
+from clew.conversation.source import Session, Source
+from clew.errors import ClewError, UnreadableSource
+from clew.formats.protocol import Format, Found, Home
+from clew.formats.registry import all_formats, get_format
+from clew.ids import ChainKey
+from clew.verbs.context import Context
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A session that was read: its format, its place (None when only clew has it), its bytes, and what they say."""
+
+    format: Format
+    found: Found | None
+    source: Source
+    session: Session
+    keys: tuple[ChainKey, ...]
+    capture: int | None = None
+    """The capture it was read from, when the agent no longer has it."""
+
+    @property
+    def name(self) -> str:
+        """Returns `agent:id`."""
+        return f"{self.format.name}:{self.session.id}"
+
+
+def find_sessions(ctx: Context, agent: str | None = None, home: Home | None = None) -> Iterator[tuple[Format, Found]]:
+    """Yields every session that lies in the agents' homes."""
+    formats = (get_format(agent),) if agent else all_formats()
+    for form in formats:
+        for found in form.locate.find(home or ctx.home):
+            yield form, found
+
+
+def find_by_id(form: Format, home: Home, session_id: str) -> tuple[Found, ...]:
+    """Returns all sessions of one agent with exactly that id."""
+    return tuple(found for found in form.locate.find(home) if found.id == session_id)
+
+
+def load_source(ctx: Context, form: Format, found: Found, home: Home | None = None) -> Source:
+    """Returns the source of a session with its references resolved: on the disk first, then in the store."""
+    home = home or ctx.home
+    if found.problem:
+        raise UnreadableSource(f"{found.path}: {found.problem}", path=str(found.path), session=found.id)
+    source = form.locate.load(found, home)
+    owner = form.resume.owner(found, home) is not None
+    return msgspec.structs.replace(source, resolve=resolver(ctx, form, home, source.resolve), growing=owner)
+
+
+def resolver(
+    ctx: Context, form: Format, home: Home, first: Callable[[str], Source | None] | None
+) -> Callable[[str], Source | None]:
+    """Returns a way to get the source of a session that another refers to: the format's own, then clew's captures."""
+    from clew.verbs.capture import captured_source
+
+    def resolve(session_id: str) -> Source | None:
+        found = first(session_id) if first is not None else None
+        if found is not None:
+            return msgspec.structs.replace(found, resolve=resolver(ctx, form, home, found.resolve or first))
+        return captured_source(ctx, form, session_id)
+
+    return resolve
+
+
+def open_found(ctx: Context, form: Format, found: Found, home: Home | None = None) -> Opened:
+    """Reads a session from its place."""
+    source = load_source(ctx, form, found, home)
+    session = form.read(source)
+    return Opened(form, found, source, session, tuple(keys_of(session.messages)))
+
+
+def open_path(ctx: Context, path: Path, agent: str | None = None) -> Opened:
+    """Reads the session in a file anywhere; the format is told from the place or the content."""
+    path = path.absolute()
+    for form, found in find_sessions(ctx, agent):
+        if path in (found.path, *found.files):
+            return open_found(ctx, form, found)
+    form = _claimant(path, agent)
+    facts = path.stat()
+    found = Found(form.name, path.stem, path, (path,), (facts.st_mtime_ns, facts.st_size))
+    return open_found(ctx, form, found)
+
+
+def _claimant(path: Path, agent: str | None) -> Format:
+    """Returns the format that claims a file by its first bytes; raises UnreadableSource when none does."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(1 << 16)
+    except OSError as error:
+        raise UnreadableSource(
+            f"{path} cannot be read: {error.strerror}",
+            hint="Name a session's file, or its id.",
+            path=str(path),
+        ) from error
+    if agent:
+        return get_format(agent)
+    for form in all_formats():
+        if form.locate.claims(path, head):
+            return form
+    what = "is empty" if not head else "is no session of an agent that clew knows"
+    raise UnreadableSource(
+        f"{path} {what}",
+        hint="`clew agents` lists the agents; `AGENT:PATH` says which one it is.",
+        path=str(path),
+    )
+
+
+def describe_failure(error: ClewError) -> str:
+    """Returns one line on why a session could not be read."""
+    return error.message

@@ -1,0 +1,148 @@
+"""`clew restore`: the captured files of a session back in their place, byte for byte, side files included."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from clew.conversation.digest import bytes_digest
+from clew.conversation.source import Stream
+from clew.errors import ClewError, NotFoundError, Refused
+from clew.formats.protocol import Home
+from clew.formats.registry import get_format
+from clew.ids import AgentName, CaptureId, NativeId
+from clew.store.protocol import Capture
+from clew.verbs.capture import captured_bytes, read_facts
+from clew.verbs.context import Context
+from clew.verbs.place import base_of, expected_of, path_below, place_items, present_bytes, stream_item
+from clew.verbs.reading import find_sessions
+from clew.verbs.refer import ambiguous, open_session, split_agent
+
+
+class RestoredFiles(msgspec.Struct, frozen=True):
+    """What was put back: which capture of the session (numbers from 1, oldest first), and the files."""
+
+    agent: str
+    session_id: str
+    capture: int
+    captures: int
+    taken: str
+    records: int
+    paths: tuple[str, ...]
+    unchanged: tuple[str, ...]
+    digest: str
+    cwd: str = ""
+
+
+def restore(ctx: Context, ref: str, *, to: Path | None = None, capture: int | None = None) -> RestoredFiles:
+    """Puts a captured session's files back; `to` stands for the user's home; `capture` counts from 1, oldest first.
+
+    Raises NotFoundError when clew holds no such capture, Refused (`target_diverged`) over other bytes, ClewError
+    (`damaged_segment`) when the store cannot give all bytes. Then nothing was written.
+    """
+    captures = find_captures(ctx, ref)
+    chosen = _pick(captures, capture)
+    form = get_format(chosen.agent)
+    home = Home(to.absolute()) if to is not None else ctx.home
+    base = base_of(form, home)
+    wanted = [(path_below(base, s.path), s) for s in (*captured_bytes(ctx, chosen), *_side(ctx, chosen))]
+    todo, same = _compare(wanted)
+    place_items(base, [stream_item(path, stream, expected_of(None)) for path, stream in reversed(todo)])
+    facts = read_facts(chosen)
+    return RestoredFiles(
+        chosen.agent,
+        chosen.session_id or "",
+        captures.index(chosen) + 1,
+        len(captures),
+        chosen.taken_at.isoformat(timespec="seconds"),
+        sum(stream.records for stream in chosen.streams),
+        tuple(str(path) for path, _ in todo),
+        tuple(str(path) for path in same),
+        bytes_digest(b"".join(bytes(s.data) for _, s in wanted[: len(chosen.streams)])),
+        facts.cwd,
+    )
+
+
+def find_captures(ctx: Context, ref: str) -> tuple[Capture, ...]:
+    """Returns the captures of the session that `ref` means, oldest first; raises NotFoundError or AmbiguousError."""
+    agent, text = split_agent(ref or "@")
+    store = ctx.stores.residue
+    if text == "@" or "/" in text:
+        opened = open_session(ctx, ref)
+        pairs = {(opened.format.name, opened.session.id)}
+    else:
+        pairs = {
+            (str(c.agent), str(c.session_id))
+            for c in store.newest(agent=AgentName(agent) if agent else None)
+            if c.session_id and (c.session_id == text or (len(text) >= 4 and c.session_id.startswith(text)))
+        }
+        exact = {pair for pair in pairs if pair[1] == text}
+        pairs = exact or pairs
+    if len(pairs) > 1:
+        raise ambiguous(text, [f"{a}:{s}" for a, s in sorted(pairs)])
+    for name, session_id in pairs:
+        captures = store.captures(agent=AgentName(name), session_id=NativeId(session_id))
+        if captures:
+            return captures
+    raise NotFoundError(
+        f"clew holds no capture of {text!r}",
+        hint="`clew keep` captures sessions; what was never captured cannot be restored."
+        + _hint_on_disk(ctx, agent, text),
+        session=text,
+    )
+
+
+def _hint_on_disk(ctx: Context, agent: str | None, text: str) -> str:
+    for form, found in find_sessions(ctx, agent):
+        if found.id.startswith(text):
+            return f" The session itself is there: {form.name}:{found.id}."
+    return ""
+
+
+def _pick(captures: Sequence[Capture], number: int | None) -> Capture:
+    if number is None:
+        return captures[-1]
+    if not 1 <= number <= len(captures):
+        raise NotFoundError(
+            f"capture {number} does not exist: this session has {len(captures)}",
+            hint=f"Numbers go from 1 (oldest) to {len(captures)}.",
+        )
+    return captures[number - 1]
+
+
+def _side(ctx: Context, capture: Capture) -> list[Stream]:
+    files: list[Stream] = []
+    for entry in ctx.stores.residue.side_files(CaptureId(capture.id)):
+        data = ctx.stores.residue.side_data(entry.digest)
+        if data is None or bytes_digest(data) != entry.digest:
+            raise ClewError(
+                f"capture {capture.id}: side file {entry.path} is damaged in clew's store",
+                code="damaged_segment",
+                hint="`clew store check` lists all damage; an older capture may be whole.",
+                session=capture.session_id,
+                path=entry.path,
+            )
+        files.append(Stream(entry.path, data, entry.mode))
+    return files
+
+
+def _compare(wanted: Sequence[tuple[Path, Stream]]) -> tuple[list[tuple[Path, Stream]], list[Path]]:
+    """Splits files into those to write and those that lie there already; raises Refused over other bytes."""
+    todo: list[tuple[Path, Stream]] = []
+    same: list[Path] = []
+    for path, stream in wanted:
+        there = present_bytes(path)
+        if there is None:
+            todo.append((path, stream))
+        elif memoryview(there.data) == memoryview(stream.data):
+            same.append(path)
+        else:
+            raise Refused(
+                f"{path} is there with other bytes ({there.size} where the capture has {len(stream.data)})",
+                code="target_diverged",
+                hint="Keep it first and move it away, or restore elsewhere: --to DIR. Nothing was written.",
+                path=str(path),
+            )
+    return todo, same
