@@ -1,0 +1,116 @@
+"""The main promise, judged by the real agents: there, one real turn, and home again.
+
+For each session: clew writes it for the other agent; that agent lists it, resumes it, and sends every text, call and
+result of the conversation to its model, in order; it takes one real turn; clew brings it home; every old byte is
+unchanged, the new turn is there, and the first agent resumes and sends all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from agents.lab.judge import judge_sees
+from agents.lab.needs import need_agent
+from agents.lab.script import Call, Step, Text, say
+from clew_corpus import Case, own_cases, shared_cases
+
+from clew.errors import Refused
+from clew.formats.marks import Names
+from clew.formats.protocol import Home
+from clew.platform.clock import FixedClock
+from clew.verbs.context import Context
+from clew.verbs.convert import Converted, convert
+from clew.verbs.refer import open_session
+from clew.verbs.show import show_groups
+
+pytestmark = pytest.mark.agent
+
+OTHER = {"claude": "codex", "codex": "claude"}
+CALLS = {
+    "codex": Call("exec_command", {"cmd": "echo from-there"}, "call_there_1"),
+    "claude": Call("Bash", {"command": "echo from-there", "description": "say so"}, "toolu_there_1"),
+}
+
+CASES = [
+    case
+    for case in (*own_cases("claude"), *own_cases("codex"), *shared_cases("claude"), *shared_cases("codex"))
+    if case.session_id and case.paths
+]
+
+
+def make_context(home: Path, folder: Path, minute: int) -> Context:
+    return Context(
+        Home(home),
+        home / "clew-data",
+        cwd=folder,
+        clock=FixedClock(datetime(2026, 12, 1, 12, minute, tzinfo=UTC)),
+    )
+
+
+def groups_of(ctx: Context, ref: str) -> list[dict[str, Any]]:
+    session = open_session(ctx, ref).session
+    return [
+        {
+            "role": group.role,
+            "text": group.text,
+            "tool_calls": [{"name": c.name, "arguments": c.arguments} for c in group.tool_calls],
+            "results": [r.text for r in group.tool_results],
+        }
+        for group in show_groups(session.messages)
+    ]
+
+
+def legal_names(groups: Iterable[dict[str, Any]]) -> Callable[[str], str]:
+    names = Names()
+    names.reserve(call["name"] for group in groups for call in group["tool_calls"])
+    return names.legal
+
+
+def is_listed(driver: ModuleType, home: Path, folder: Path, made: Converted) -> bool:
+    return any(made.to.session_id in str(row.values()) for row in driver.list_sessions(home, folder))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c}-{'own' if 'fixtures' in str(c.home) else 'shared'}")
+def test_there_one_real_turn_and_home_again(case: Case, tmp_path: Path) -> None:
+    here, there = case.agent, OTHER[case.agent]
+    first, second = need_agent(here), need_agent(there)
+    home, folder = case.copy_home(tmp_path / "home"), tmp_path / "work"
+    folder.mkdir()
+    before = {path: path.read_bytes() for path in case.copied_paths(home)}
+    ref = f"{here}:{case.session_id}"
+
+    with make_context(home, folder, 0) as ctx:
+        said = groups_of(ctx, ref)
+        if not said:
+            with pytest.raises(Refused, match="no messages"):
+                convert(ctx, ref, to=there)
+            return
+        made = convert(ctx, ref, to=there, cwd=str(folder))
+    assert is_listed(second, home, folder, made)
+
+    script: list[Step] = [
+        Step([Text("I look once more."), CALLS[there]]),
+        say("The turn in the other agent is done."),
+    ]
+    seen = second.resume(home, folder, made.to.session_id, "One more turn, please.", script)
+    assert judge_sees(seen, said, rename=legal_names(said)) == []
+    assert seen.reply
+
+    with make_context(home, folder, 5) as ctx:
+        back = convert(ctx, f"{there}:{made.to.session_id}", to=here)
+        home_again = groups_of(ctx, f"{here}:{back.to.session_id}")
+    assert back.to.session_id == case.session_id
+    for path, data in before.items():
+        assert path.read_bytes().startswith(data), f"{path.name}: an old byte changed"
+    assert home_again[: len(said)] == said
+    new_texts = "\n".join(g["text"] for g in home_again[len(said) :])
+    assert "One more turn, please." in new_texts
+    assert "The turn in the other agent is done." in new_texts
+
+    final = first.resume(home, folder, case.session_id, "And a last one here.")
+    assert judge_sees(final, home_again, rename=legal_names(home_again)) == []
