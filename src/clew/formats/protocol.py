@@ -169,6 +169,10 @@ class Resume(Protocol):
         """Returns the live process that holds the session by the agent's own sign, or None."""
         ...
 
+    def owners(self, home: Home) -> Mapping[str, Owner]:
+        """Returns all live owners by session id, in one look: a list of 10,000 sessions asks once."""
+        ...
+
 
 class ReadFunction(Protocol):
     """Reads a source whole, or goes on from `since` where it can; total: it never raises on any bytes."""

@@ -114,6 +114,7 @@ def _list_agent(ctx: Context, form: Format, threads: dict[tuple[str, str], objec
     known = cache.get_all(AgentName(form.name))
     fresh: list[tuple[str, Cached]] = []
     seen: set[str] = set()
+    owners = form.resume.owners(ctx.home)
     founds = list(form.locate.find(ctx.home))
     unread = [f for f in founds if _recall(known.get(str(f.path)), f) is None]
     for found in founds:
@@ -126,7 +127,8 @@ def _list_agent(ctx: Context, form: Format, threads: dict[tuple[str, str], objec
             ctx.progress("reading sessions", len(fresh), len(unread))
             if len(fresh) % _BATCH == 0:
                 cache.put_many(AgentName(form.name), fresh[-_BATCH:])
-        yield _row(ctx, form, found, remembered, str(threads.get((form.name, remembered.id), "")))
+        thread = str(threads.get((form.name, remembered.id), ""))
+        yield _row(form, found, remembered, thread, live=found.id in owners)
     if len(fresh) % _BATCH:
         cache.put_many(AgentName(form.name), fresh[-(len(fresh) % _BATCH) :])
     stale = [path for path in known if path not in seen]
@@ -193,12 +195,12 @@ def one_line(text: str, limit: int = 300) -> str:
     return " ".join(text[: limit * 4].split())[:limit]
 
 
-def _row(ctx: Context, form: Format, found: Found, seen: _Remembered, thread: str) -> Listed:
+def _row(form: Format, found: Found, seen: _Remembered, thread: str, *, live: bool) -> Listed:
     state: State = "idle"
     detail = ""
     if seen.problem:
         state, detail = "unreadable", seen.problem
-    elif form.resume.owner(found, ctx.home) is not None:
+    elif live:
         state = "live"
     elif found.kind == "archived":
         state = "archived"
