@@ -117,7 +117,7 @@ def carry_out(
     """
     options = options or RunOptions()
     state = _load_parent(settings, parent) if parent else None
-    sealed = operation.resolve()
+    sealed = _safe_labels(operation.resolve())
     if state is not None:
         admit(state, _asked(operation, sealed, options))
     if not sealed.items:
@@ -141,6 +141,12 @@ def _load_parent(settings: RunSettings, parent: str) -> RunState:
             path=str(found.path),
         )
     return found.load()
+
+
+def _safe_labels(sealed: Sealed) -> Sealed:
+    # Before they are compared: a label that was redacted when it was recorded must equal itself the next time.
+    target = Target(sanitise(sealed.target.provider), sanitise(sealed.target.model))
+    return msgspec.structs.replace(sealed, target=target)
 
 
 def _asked(operation: Operation, sealed: Sealed, options: RunOptions) -> Asked:
@@ -225,8 +231,8 @@ class _Run:
             repository=Repository(sealed.identity.repository_sha256),
             execution=Execution(
                 version=self._settings.version,
-                provider=sanitise(sealed.target.provider),
-                model=sanitise(sealed.target.model),
+                provider=sealed.target.provider,
+                model=sealed.target.model,
                 configured_concurrency=self._options.concurrency,
                 rule_config_sha256=sealed.identity.rule_config_sha256,
                 runtime_config_sha256=sealed.runtime_sha256,
@@ -256,7 +262,7 @@ class _Run:
                 run_id=self._run_id,
                 parent_run_id=self._parent.run_id,
                 source=Target(source.provider, source.model),
-                target=Target(sanitise(provider), sanitise(sealed.target.model)),
+                target=sealed.target,
                 delta=self._options.delta,
                 parent_interrupted=self._parent.manifest is None,
                 agent=provider.removeprefix(AGENT_PREFIX) if provider.startswith(AGENT_PREFIX) else "",
