@@ -8,6 +8,7 @@ file system cannot lock, the run goes on and its state is simply not shown as ru
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING, Literal
 
 from clew.errors import RunError, StoreError, StoreLocked
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 
 Activity = Literal["active", "inactive", "unknown"]
 
-# A probe holds the lock for microseconds; a run that starts meanwhile waits that long.
-_PROBE_S = 0.2
+# A probe holds the lock for microseconds; a run that starts in the same moment tries again. (Waiting in the kernel's
+# queue would leave a late waiter that takes the lock once more after its holder is gone.)
+_TRIES = 20
+_PAUSE_S = 0.01
 
 
 class ActiveLock:
@@ -32,20 +35,28 @@ class ActiveLock:
         self.supported = False
 
     def __enter__(self) -> ActiveLock:
-        try:
-            self._lock.acquire(_PROBE_S)
-        except StoreLocked as error:
-            raise RunError(
-                f"run {self._run_id} is already active",
-                code="run_active",
-                hint="Wait for it, or stop its process.",
-                run=self._run_id,
-                holder=error.concerns.get("holder"),
-            ) from error
-        except (OSError, StoreError):
-            return self
-        self.supported = True
-        return self
+        for left in reversed(range(_TRIES)):
+            try:
+                self._lock.acquire(0)
+            except StoreLocked as error:
+                if not left:
+                    raise self._held(error) from error
+                threading.Event().wait(_PAUSE_S)
+            except (OSError, StoreError):
+                return self
+            else:
+                self.supported = True
+                return self
+        raise AssertionError("the last try returns or raises")
+
+    def _held(self, error: StoreLocked) -> RunError:
+        return RunError(
+            f"run {self._run_id} is already active",
+            code="run_active",
+            hint="Wait for it, or stop its process.",
+            run=self._run_id,
+            holder=error.concerns.get("holder"),
+        )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
