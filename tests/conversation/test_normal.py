@@ -126,3 +126,23 @@ def test_the_normal_form_is_a_fixpoint(messages: list[Message]) -> None:
 
 def _without_reply(message: Message) -> Message:
     return Message(message.role, message.parts, call_id=message.call_id)
+
+
+def test_calls_stored_side_by_side_are_one_message_also_without_a_reply_id() -> None:
+    normal = build(
+        make_assistant("both"),
+        make_assistant(make_call("a", "ls")),
+        make_user(""),
+        make_assistant(make_call("b", "ls")),
+        make_result("a", "x"),
+        make_result("b", "y"),
+        make_assistant(make_call("c", "ls")),
+        make_result("c", "z"),
+    ).finish()
+    assert shape(normal.messages) == [
+        ("assistant", "both", 2),
+        ("tool", "x", 0),
+        ("tool", "y", 0),
+        ("assistant", "", 1),
+        ("tool", "z", 0),
+    ]

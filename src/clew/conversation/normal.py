@@ -57,6 +57,7 @@ class NormalBuilder:
         self._replies: dict[str, _Entry] = {}
         self._open: dict[str, deque[_Entry]] = {}
         self._strays: list[Stray] = []
+        self._last: _Entry | None = None  # what an assistant piece without user text or result before it joins
 
     def add(self, message: Message, record: int | None) -> None:
         """Takes the next piece; `record` is None for a message that no record created."""
@@ -66,14 +67,18 @@ class NormalBuilder:
         elif role == "assistant":
             self._say(message, record)
         elif role == "user":
-            self._entries.append(_Entry(message, record))
+            entry = _Entry(message, record)
+            self._entries.append(entry)
+            if _says_something(entry):
+                self._last = None
 
     def replace(self) -> None:
         """Forgets all messages so far; strays stay reported."""
-        self._entries, self._replies, self._open = [], {}, {}
+        self._entries, self._replies, self._open, self._last = [], {}, {}, None
 
     def drop_last(self, count: int) -> None:
         """Forgets the last `count` user messages and everything after the first of them (a rollback)."""
+        self._last = None
         for position in range(len(self._entries) - 1, -1, -1):
             if count <= 0:
                 return
@@ -96,12 +101,15 @@ class NormalBuilder:
     def _say(self, message: Message, record: int | None) -> None:
         entry = self._replies.get(message.reply_id) if message.reply_id else None
         if entry is None:
+            entry = self._last
+        if entry is None:
             entry = _Entry(message, record)
             self._entries.append(entry)
-            if message.reply_id:
-                self._replies[message.reply_id] = entry
+            self._last = entry
         else:
             entry.parts.extend(message.parts)
+        if message.reply_id:
+            self._replies.setdefault(message.reply_id, entry)
         for part in message.parts:
             if type(part) is Call:
                 self._open.setdefault(part.id, deque()).append(entry)
@@ -109,6 +117,7 @@ class NormalBuilder:
     def _answer(self, message: Message, record: int | None) -> None:
         waiting = self._open.get(message.call_id)
         if waiting:
+            self._last = None
             waiting.popleft().results.append((message, record))
             if not waiting:
                 del self._open[message.call_id]
