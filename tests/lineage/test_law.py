@@ -185,7 +185,7 @@ def test_law_superseding_keeps_length_and_loss(chain: Chain) -> None:
 
 @pytest.mark.law
 @given(st.data())
-@settings(max_examples=5000, deadline=None)
+@settings(max_examples=1500, deadline=None)
 def test_law_long_appends(data: st.DataObject) -> None:
     chain = data.draw(chains(most=40))
     check_appends(chain, data.draw(next_links(chain)))
@@ -193,7 +193,7 @@ def test_law_long_appends(data: st.DataObject) -> None:
 
 @pytest.mark.law
 @given(chains(most=40).filter(lambda chain: bool(chain.links)), st.data())
-@settings(max_examples=5000, deadline=None)
+@settings(max_examples=1500, deadline=None)
 def test_law_long_loading(chain: Chain, data: st.DataObject) -> None:
     assert explain(chain) == chain
     check_mutation(chain, data)

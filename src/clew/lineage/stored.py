@@ -136,3 +136,25 @@ def is_storable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def store_open(value: msgspec.Struct) -> bytes:
+    """Returns the stored form of a struct: its fields by name, then its `extra`, the members nobody knew."""
+    names = [name for name in value.__struct_fields__ if name != "extra"]
+    return write_object([(name, json_text(getattr(value, name))) for name in names], getattr(value, "extra", ()))
+
+
+def load_open(data: bytes, kind: type[S], what: str) -> S:
+    """Returns the struct of a stored form, unknown members in its `extra`; raises Malformed. Fields may be missing
+    where the struct has a default for them."""
+    members = Members(data, what)
+    known = [name for name in kind.__struct_fields__ if name != "extra" and members.has(name)]
+    body = write_object([(name, members.take_object(name)) for name in known])
+    try:
+        value = msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        raise Malformed(f"{what}: {error}") from error
+    return msgspec.structs.replace(value, extra=members.rest())
