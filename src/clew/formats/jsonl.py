@@ -167,7 +167,7 @@ class JsonLines(Generic[T]):
             return None
 
     def _split(self, begin: int, end: int, line: bytes, lead: int, text_end: int, sort: str) -> Iterator[T | None]:
-        """Cuts a line into whole records, with at most a fragment in front of them."""
+        """Cuts a line into whole records, with at most a fragment in front of them or behind them."""
         number = self.first + len(self.starts) - 1
         for pieces in self._candidates(line, lead, text_end):
             first = pieces[0][0]
@@ -184,29 +184,80 @@ class JsonLines(Generic[T]):
                     self.starts.append(begin + at)
                 yield value
             return
+        whole, rest = self._leading(line, lead, text_end)
+        for i, (at, value) in enumerate(whole):
+            if i:
+                number += 1
+                self.starts.append(begin + at)
+            yield value
+        if whole and rest >= text_end:
+            self._report(number, begin, "missing newline", f"{len(whole)} records on one line", lost=False)
+            return
+        if whole:
+            number += 1
+            self.starts.append(begin + rest)
         last = end == len(memoryview(self.stream.data)) and not line.endswith(b"\n")
         if last and self.growing:
-            self._report(number, begin, "still being written", lost=False)
+            self._report(number, begin + rest, "still being written", lost=False)
         else:
-            self._report(number, begin, "torn tail" if last else sort, _uuid_of(line[:4096]))
+            sort = "torn tail" if last else "fragment" if whole else sort
+            self._report(number, begin + rest, sort, _uuid_of(line[rest : rest + 4096]))
         yield None
+
+    def _leading(self, line: bytes, lead: int, text_end: int) -> tuple[list[tuple[int, T]], int]:
+        """Returns the whole records that stand in front of a torn one, and where that begins."""
+        text = line[:text_end].decode("latin-1")
+        whole: list[tuple[int, T]] = []
+        at, rest = lead, 0
+        while at < text_end and text[at] == "{":
+            end = _object_end(text, at)
+            value = self._decode(line[at:end])[0] if end > 0 else None
+            if value is None:
+                break
+            whole.append((at, value))
+            while end < text_end and text[end] in _BETWEEN:
+                end += 1
+            at = rest = end
+        return whole, rest
+
+    def _leading(self, line: bytes, lead: int, text_end: int) -> tuple[list[tuple[int, T, int]], int]:
+        """Returns the whole records (start, value, end) that stand in front of a torn one, and where that begins."""
+        text = line[:text_end].decode("latin-1")
+        whole: list[tuple[int, T, int]] = []
+        at, rest = lead, 0
+        while at < text_end and text[at] == "{":
+            size = _object_end(text, at)
+            value = self._decode(line[at:size])[0] if size > 0 else None
+            if value is None:
+                break
+            while size < text_end and text[size] in _BETWEEN:
+                size += 1
+            whole.append((at, value, size))
+            at = rest = size
+        return whole, rest
 
     def _candidates(self, line: bytes, lead: int, text_end: int) -> Iterator[list[tuple[int, T]]]:
         """Yields the first way to read the line's end as a row of whole records; the rest in front is a fragment."""
         budget = _MAX_TRIED_BYTES
+        text = line[:text_end].decode("latin-1")  # one character a byte, and none from 0x80 on is structure
+        dead: set[int] = set()
         for tries, match in enumerate(_OPENING.finditer(line, lead, text_end)):
             budget -= text_end - match.start()
             if tries >= _MAX_TRIES or budget < 0:
                 return
-            pieces = self._row(line, match.start(), text_end)
+            pieces = self._row(line, text, match.start(), dead)
             if pieces and (match.start() > lead or len(pieces) > 1):
                 yield pieces
                 return
 
-    def _row(self, line: bytes, at: int, text_end: int) -> list[tuple[int, T]]:
+    def _row(self, line: bytes, text: str, at: int, dead: set[int]) -> list[tuple[int, T]]:
+        """Returns the records from `at` to the end, or none; `dead` are places from which there is no way."""
         pieces: list[tuple[int, T]] = []
-        while at < text_end:
-            size = _object_end(line, at, text_end)
+        while at < len(text):
+            if at in dead:
+                return []
+            dead.add(at)
+            size = _object_end(text, at)
             if size < 0:
                 return []
             value, _ = self._decode(line[at:size])
@@ -214,7 +265,7 @@ class JsonLines(Generic[T]):
                 return []
             pieces.append((at, value))
             at = size
-            while at < text_end and line[at] in b" \t\r\x00":
+            while at < len(text) and text[at] in _BETWEEN:
                 at += 1
         return pieces
 
@@ -223,21 +274,19 @@ def _refuse_constant(name: str) -> object:
     raise ValueError(name)  # NaN and its kind are no JSON, whatever the standard library takes
 
 
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
+_BETWEEN = " \t\r\x00"
+_SCAN = json.JSONDecoder(strict=False, parse_int=str, parse_float=str, parse_constant=str).raw_decode
 
 
-def _object_end(line: bytes, at: int, end: int) -> int:
-    """Returns the offset behind the object that begins at `at`, or -1; braces in strings don't count."""
-    depth = 0
-    for match in _TOKEN.finditer(line, at, end):
-        sign = line[match.start()]
-        if sign == 0x7B:
-            depth += 1
-        elif sign == 0x7D:
-            depth -= 1
-            if depth == 0:
-                return match.end()
-    return -1
+def _object_end(text: str, at: int) -> int:
+    """Returns the offset behind the object that begins at `at`, or -1; it gives up at the first thing amiss.
+
+    Any scan that looks on for a closing brace instead takes quadratic time on torn lines.
+    """
+    try:
+        return _SCAN(text, at)[1]
+    except (ValueError, RecursionError):
+        return -1
 
 
 _UUID = re.compile(rb'"(?:uuid|id)"\s*:\s*"([0-9A-Za-z_-]{1,64})"')
