@@ -185,13 +185,14 @@ class JsonLines(Generic[T]):
                 yield value
             return
         whole, rest = self._leading(line, lead, text_end)
+        if whole and rest >= text_end:
+            self._report(number, begin, "missing newline", f"{len(whole)} records on one line", lost=False)
         for i, (at, value) in enumerate(whole):
             if i:
                 number += 1
                 self.starts.append(begin + at)
             yield value
         if whole and rest >= text_end:
-            self._report(number, begin, "missing newline", f"{len(whole)} records on one line", lost=False)
             return
         if whole:
             number += 1
@@ -218,22 +219,6 @@ class JsonLines(Generic[T]):
             while end < text_end and text[end] in _BETWEEN:
                 end += 1
             at = rest = end
-        return whole, rest
-
-    def _leading(self, line: bytes, lead: int, text_end: int) -> tuple[list[tuple[int, T, int]], int]:
-        """Returns the whole records (start, value, end) that stand in front of a torn one, and where that begins."""
-        text = line[:text_end].decode("latin-1")
-        whole: list[tuple[int, T, int]] = []
-        at, rest = lead, 0
-        while at < text_end and text[at] == "{":
-            size = _object_end(text, at)
-            value = self._decode(line[at:size])[0] if size > 0 else None
-            if value is None:
-                break
-            while size < text_end and text[size] in _BETWEEN:
-                size += 1
-            whole.append((at, value, size))
-            at = rest = size
         return whole, rest
 
     def _candidates(self, line: bytes, lead: int, text_end: int) -> Iterator[list[tuple[int, T]]]:
