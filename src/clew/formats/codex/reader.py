@@ -1,0 +1,489 @@
+"""Reads Codex rollouts: plain or compressed, paginated or legacy, forked, reverted, compacted, rolled back.
+
+Promised: every byte falls in exactly one record; whatever is in the files, a session comes out and what was odd is
+reported. Only `response_item`, `compacted` and `thread_rolled_back` make the conversation, as in the agent itself;
+events mirror it for display and are never taken for messages. What a fork takes from its parent is stamped with the
+record that refers to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from clew.conversation.loss import Damage, Loss
+from clew.conversation.model import Message, Text
+from clew.conversation.normal import Normal, NormalBuilder
+from clew.conversation.source import (
+    Boundary,
+    Branch,
+    Ending,
+    Records,
+    Reference,
+    Session,
+    Source,
+    Stream,
+)
+from clew.conversation.text import Lazy, is_empty, text_of
+from clew.formats.codex import compressed
+from clew.formats.codex.endings import State, decode_state, find_ending
+from clew.formats.codex.items import UNREADABLE, read_item
+from clew.formats.codex.records import (
+    LINE,
+    Item,
+    Line,
+    Meta,
+    as_text,
+    decode_compacted,
+    decode_event,
+    decode_event_item,
+    decode_int,
+    decode_item,
+    decode_list,
+    decode_mark,
+    decode_meta,
+    decode_text,
+    decode_texts,
+    decode_time,
+    decode_turn,
+    is_there,
+)
+from clew.formats.jsonl import JsonLines
+from clew.formats.marks import Mark
+
+AGENT = "codex"
+
+
+def read(source: Source, since: Ending | None = None) -> Session:
+    """Reads a thread, or goes on from `since` where what was added does not reach back (see `endings`)."""
+    if since is not None:
+        continued = _continue(source, since)
+        if continued is not None:
+            return continued
+    return _Reading(source).read_all()
+
+
+def _continue(source: Source, since: Ending) -> Session | None:
+    """Returns the session behind `since`, or None where it has to be read whole."""
+    state = decode_state(since)
+    if state is None or len(source.streams) != 1 or not since.holds_for(source):
+        return None
+    if compressed.is_compressed(source.streams[0]):
+        return None
+    try:
+        return _Reading(source).take_up(since, state)
+    except _ReachesBack:
+        return None
+
+
+class _ReachesBack(Exception):
+    """What was added changes what was settled."""
+
+
+class _Track:
+    """Messages as the lines give them, each with its record."""
+
+    __slots__ = ("messages", "records")
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.records: list[int | None] = []
+
+    def add(self, message: Message, record: int | None) -> None:
+        self.messages.append(message)
+        self.records.append(record)
+
+    def copy(self) -> _Track:
+        other = _Track()
+        other.messages, other.records = list(self.messages), list(self.records)
+        return other
+
+    def cut(self, at: int) -> tuple[Message, ...]:
+        """Takes off what lies behind `at` and returns it."""
+        gone = tuple(self.messages[at:])
+        del self.messages[at:], self.records[at:]
+        return gone
+
+    def turn_start(self, count: int) -> int:
+        """Returns where the last `count` turns of the user begin."""
+        at = len(self.messages)
+        while at and count > 0:
+            at -= 1
+            message = self.messages[at]
+            if message.role == "user" and message.origin == "user":
+                count -= 1
+        return at
+
+    def normal(self, upto: int | None = None) -> Normal:
+        builder = NormalBuilder()
+        for message, record in zip(self.messages[:upto], self.records[:upto], strict=True):
+            builder.add(message, record)
+        return builder.finish()
+
+
+class _Opened(msgspec.Struct, frozen=True):
+    """A stream as it is read: the lines, the first facts in them, and whether they were compressed."""
+
+    stream: Stream
+    lines: Stream
+    meta: Meta
+    damage: tuple[Damage, ...] = ()
+
+    @property
+    def packed(self) -> bool:
+        return self.lines is not self.stream
+
+    @property
+    def base(self) -> tuple[str, int | None] | None:
+        """Returns thread and end of what this file goes on from."""
+        found = self.meta.history_base
+        return None if found is None else (found.thread_id, found.end_ordinal_exclusive)
+
+
+def _open(stream: Stream, record: int) -> _Opened:
+    if not compressed.is_compressed(stream):
+        return _Opened(stream, stream, _first_meta(stream))
+    lines, damage = compressed.unpack(stream, record)
+    return _Opened(stream, lines, _first_meta(lines), damage)
+
+
+def _first_meta(stream: Stream) -> Meta:
+    """Returns the facts of the first `session_meta` among the first lines; empty ones where there is none."""
+    records = Records()
+    for _, line in zip(range(8), JsonLines(records, stream, LINE, []), strict=False):
+        if line[1] is not None and line[1].type == "session_meta":
+            return decode_meta(line[1].payload)
+    return Meta()
+
+
+def _least(ends: Iterable[int | None]) -> int | None:
+    return min((end for end in ends if end is not None), default=None)
+
+
+class _Reading:
+    """One reading: the state that the lines build up."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.records = Records()
+        self.damage: list[Damage] = []
+        self.now = _Track()
+        self.full: _Track | None = None
+        self.boundaries: list[tuple[int, str]] = []
+        self.branches: list[tuple[int, tuple[Message, ...]]] = []
+        self.unreadable = 0
+        self.state = State(id=source.hint_id, cwd=source.hint_cwd, title=source.facts.get("title", ""))
+        self.has_meta = False
+        self.model = ""
+        self.title = self.state.title
+        self.references: dict[tuple[str, str], int] = {}
+        self.first_ms: int | None = None
+        self.last_ms: int | None = None
+        self.stamp: int | None = None
+        self.borrowed = False
+        self.continuing = False
+        self.limit: int | None = None
+        self.beyond: list[Message] = []
+        self.position = 0
+
+    # --- the streams --------------------------------------------------------------------------------------
+
+    def read_all(self) -> Session:
+        """Reads every stream whole."""
+        opened = [_open(stream, number) for number, stream in enumerate(self.source.streams)]
+        own = opened[0].meta.id if opened else ""
+        for number, one in enumerate(opened):
+            if one.base is not None and not (number and one.base[0] == own):
+                self._borrow(*one.base, len(self.records), (one.meta.id,))
+            later = [other.base[1] for other in opened[number + 1 :] if other.base and other.base[0] == own]
+            self.limit = _least(later)
+            self._read_stream(one, number + 1 == len(opened))
+        return self._finish(None)
+
+    def take_up(self, since: Ending, state: State) -> Session:
+        """Reads what lies behind an ending; raises _ReachesBack."""
+        self.state, self.model, self.title = state, state.model, self.title or state.title
+        self.references = {(relation, id_): count for relation, id_, count in state.references}
+        self.first_ms = state.created_ms
+        self.continuing = self.has_meta = True
+        stream, growing = self.source.streams[0], self.source.growing
+        self._take_lines(JsonLines(self.records, stream, LINE, self.damage, growing=growing, start=since.offset))
+        return self._finish(since)
+
+    def _read_stream(self, one: _Opened, last: bool) -> None:
+        growing = self.source.growing and last
+        if not one.packed:
+            self._take_lines(JsonLines(self.records, one.stream, LINE, self.damage, growing=growing))
+        else:
+            self.stamp = len(self.records)
+            self.records.add_stream(one.stream).append(0)
+            self.damage.extend(msgspec.structs.replace(found, record=self.stamp) for found in one.damage)
+            inner: list[Damage] = []
+            self._take_lines(JsonLines(Records(), one.lines, LINE, inner))
+            self.damage.extend(msgspec.structs.replace(found, record=self.stamp) for found in inner)
+            self.stamp = None
+        if self.beyond:
+            self.branches.append((len(self.now.messages), tuple(self.beyond)))
+            self.beyond = []
+
+    def _borrow(self, id_: str, end: int | None, stamp: int, seen: tuple[str, ...]) -> None:
+        """Takes the messages of the thread that is referred to, up to an ordinal, for the record that refers."""
+        found = None if id_ in seen or self.source.resolve is None else self.source.resolve(id_)
+        if found is None or not found.streams:
+            why = "is itself" if id_ in seen else "is not there"
+            detail = f"the thread {id_} that this one was forked from {why}"
+            self.damage.append(Damage(self.source.streams[0].path, stamp, 0, "missing parent", detail))
+            return
+        opened = [_open(stream, 0) for stream in found.streams]
+        own = opened[0].meta.id
+        outer = self.stamp, self.borrowed, self.limit
+        for number, one in enumerate(opened):
+            if one.base is not None and not (number and one.base[0] == own):
+                self._borrow(one.base[0], _least((end, one.base[1])), stamp, (*seen, id_))
+            later = [other.base[1] for other in opened[number + 1 :] if other.base and other.base[0] == own]
+            self.stamp, self.borrowed, self.limit = stamp, True, _least((end, *later))
+            self._take_lines(JsonLines(Records(), one.lines, LINE, []))
+        self.stamp, self.borrowed, self.limit = outer
+        if len(seen) == 1:
+            self.references["forked", id_] = len(self.now.normal().messages)
+
+    def _take_lines(self, lines: JsonLines[Line]) -> None:
+        """Takes the lines of one stream in order."""
+        self.position = 0
+        for number, line in lines:
+            if line is None:
+                continue
+            if self.borrowed and self._is_beyond(line):
+                return
+            self._take(line, number, lines)
+            self.position += 1
+
+    def _is_beyond(self, line: Line) -> bool:
+        """Tells whether a line was taken back by a later file, or is not part of what a fork took over."""
+        if self.limit is None:
+            return False
+        ordinal = decode_int(line.ordinal)
+        return (self.position if ordinal is None else ordinal) >= self.limit
+
+    # --- one line -----------------------------------------------------------------------------------------
+
+    def _take(self, line: Line, number: int, lines: JsonLines[Line]) -> None:
+        match line.type:
+            case "response_item":
+                self._take_item(line.payload, line, number)
+            case "event_msg":
+                self._take_event(line)
+            case "turn_context":
+                self.model = decode_turn(line.payload).model or self.model
+            case "compacted":
+                self._compact(line, number)
+            case "session_meta":
+                self._take_meta(line)
+            case _:
+                if not is_there(line.payload):  # a line of before late 2025, which is the item itself
+                    self._take_bare(line, number, lines)
+
+    def _take_bare(self, line: Line, number: int, lines: JsonLines[Line]) -> None:
+        raw = lines.records[number]
+        if line.type:
+            self._take_item(raw, line, number)
+        elif not self.has_meta and not self.borrowed:
+            meta = decode_meta(raw)
+            if meta.id:
+                self._adopt(meta, Mark())
+
+    def _take_meta(self, line: Line) -> None:
+        """Takes the first one only: a fork of an old version copies its parent's as well."""
+        if not self.has_meta and not self.borrowed:
+            self._adopt(decode_meta(line.payload), decode_mark(line.clew))
+
+    def _adopt(self, meta: Meta, mark: Mark) -> None:
+        self.has_meta = True
+        self.model = mark.model or self.model
+        source = bytes(memoryview(meta.source)[:4096])
+        helper = meta.thread_source == "subagent" or (source.startswith(b"{") and b'"subagent"' in source)
+        self.state = State(
+            id=meta.id or self.state.id,
+            cwd=meta.cwd or self.state.cwd,
+            title=self.state.title,
+            provider=meta.model_provider or "",
+            version=meta.cli_version,
+            foreign=mark.from_,
+            helper=helper,
+        )
+        if meta.parent_thread_id:
+            self.references["helper_of", meta.parent_thread_id] = 0
+        if meta.forked_from_id:
+            self.references.setdefault(("forked", meta.forked_from_id), 0)
+
+    def _take_event(self, line: Line) -> None:
+        event = decode_event(line.payload)
+        if event.type == "thread_rolled_back":
+            if not self._is_beyond(line):
+                self._roll_back(decode_int(event.num_turns) or 0)
+        elif event.type == "thread_name_updated":
+            self.title = decode_text(event.thread_name) or self.title
+        elif event.type == "item_completed" and _names_helpers(event.item):
+            for id_ in decode_texts(decode_event_item(event.item).receiver_thread_ids):
+                self.references.setdefault(("helper", id_), 0)
+
+    def _take_item(self, raw: msgspec.Raw | memoryview, line: Line, number: int) -> None:
+        item = decode_item(raw)
+        if item.type in UNREADABLE:
+            self.unreadable += 1
+            return
+        time_ms = decode_time(line.timestamp)
+        record = number if self.stamp is None else self.stamp
+        messages = read_item(item, decode_mark(line.clew), number, time_ms, self.model)
+        if not messages:
+            return
+        if self.limit is not None and self._is_beyond(line):
+            self.beyond.extend(messages)
+            return
+        if not self.borrowed and time_ms is not None:
+            self.first_ms = time_ms if self.first_ms is None else self.first_ms
+            self.last_ms = time_ms
+        if b'"compaction_output":true' in bytes(memoryview(line.metadata)):
+            self._part_ways()
+            self._add(messages, record, full=False)
+        else:
+            self._add(messages, record)
+
+    def _add(self, messages: Iterable[Message], record: int, *, full: bool = True) -> None:
+        for message in messages:
+            self.now.add(message, record)
+            if full and self.full is not None:
+                self.full.add(message, record)
+
+    def _part_ways(self) -> None:
+        """From here on what the model is sent and what was said are two lists."""
+        if self.continuing:
+            raise _ReachesBack
+        if self.full is None:
+            self.full = self.now.copy()
+
+    # --- what replaces ------------------------------------------------------------------------------------
+
+    def _compact(self, line: Line, number: int) -> None:
+        if self.limit is not None and self._is_beyond(line):
+            return
+        self._part_ways()
+        assert self.full is not None, "the lists have parted"
+        found = decode_compacted(line.payload)
+        record = number if self.stamp is None else self.stamp
+        time_ms = decode_time(line.timestamp)
+        summary = as_text(found.message)
+        before, self.now = self.now, _Track()
+        note = ""
+        if is_there(found.replacement_history):
+            for raw in decode_list(found.replacement_history):
+                note = self._take_replacement(decode_item(raw), record, time_ms, summary) or note
+        else:
+            for message in before.messages:
+                if message.role == "user" and message.origin == "user":
+                    self.now.add(message, record)
+            if summary is not None:
+                self.now.add(_summary(summary, time_ms), record)
+        self.boundaries.append((len(self.full.messages), note))
+        if summary is not None and not is_empty(summary):
+            self.full.add(_summary(summary, time_ms), record)
+
+    def _take_replacement(self, item: Item, record: int, time_ms: int | None, summary: Lazy | None) -> str:
+        """Takes one item of a replacement history; returns a note where it cannot be read."""
+        if item.type in UNREADABLE:
+            self.unreadable += 1
+            return "the summary is encrypted"
+        for message in read_item(item, Mark(), record, time_ms, self.model):
+            if summary is not None and message.role == "user" and _is_text(message, summary):
+                self.now.add(_summary(summary, time_ms), record)
+            else:
+                self.now.add(message, record)
+        return ""
+
+    def _roll_back(self, turns: int) -> None:
+        if turns <= 0:
+            return
+        if self.continuing:
+            raise _ReachesBack
+        gone = self.now.cut(self.now.turn_start(turns))
+        if self.full is not None:
+            gone = self.full.cut(self.full.turn_start(turns))
+        if gone:
+            self.branches.append((len((self.full or self.now).messages), gone))
+
+    # --- the session --------------------------------------------------------------------------------------
+
+    def _finish(self, since: Ending | None) -> Session:
+        normal = self.now.normal()
+        if since is not None and normal.strays:
+            raise _ReachesBack
+        for stray in normal.strays:
+            stream, start, _ = self.records.place(stray.record or 0)
+            self.damage.append(Damage(stream.path, stray.record or 0, start, "stray result", stray.call_id))
+        state = msgspec.structs.replace(
+            self.state,
+            model=self.model,
+            title=self.title,
+            created_ms=self.first_ms,
+            references=tuple((relation, id_, count) for (relation, id_), count in self.references.items()),
+        )
+        history = normal.messages if self.full is None else self.full.normal().messages
+        track = self.full or self.now
+        return Session(
+            agent=AGENT,
+            id=state.id,
+            messages=normal.messages,
+            created_by=normal.created_by,
+            records=self.records,
+            history=history,
+            boundaries=tuple(
+                Boundary(len(track.normal(at).messages), "compacted", note) for at, note in self.boundaries
+            ),
+            branches=tuple(
+                Branch(number, len(track.normal(at).messages), _normal(gone))
+                for number, (at, gone) in enumerate(self.branches, 1)
+            ),
+            side=self.source.side,
+            cwd=state.cwd,
+            title=state.title,
+            model=state.model,
+            provider=state.provider,
+            version=state.version,
+            created_ms=state.created_ms,
+            updated_ms=self.last_ms if self.last_ms is not None else state.created_ms,
+            damage=tuple(self.damage),
+            losses=(Loss("unreadable summaries", self.unreadable),) if self.unreadable else (),
+            references=tuple(Reference(*found) for found in state.references),
+            helper=state.helper,
+            foreign=state.foreign,
+            stable_first=self.records[0] if len(self.records) else b"",
+            ending=None if self._is_packed() else find_ending(normal, self.records, state),
+            continues=since,
+        )
+
+    def _is_packed(self) -> bool:
+        return any(compressed.is_compressed(stream) for stream in self.source.streams)
+
+
+_HELPER_ITEM = b'{"type":"CollabAgentToolCall"'
+
+
+def _names_helpers(raw: msgspec.Raw) -> bool:
+    return bytes(memoryview(raw)[: len(_HELPER_ITEM)]) == _HELPER_ITEM
+
+
+def _summary(text: Lazy, time_ms: int | None) -> Message:
+    return Message("user", (Text(text),), "agent", "summary", time_ms)
+
+
+def _is_text(message: Message, text: Lazy) -> bool:
+    parts = message.parts
+    return len(parts) == 1 and isinstance(parts[0], Text) and parts[0].text == text_of(text)
+
+
+def _normal(messages: Iterable[Message]) -> tuple[Message, ...]:
+    builder = NormalBuilder()
+    for message in messages:
+        builder.add(message, None)
+    return builder.finish().messages
