@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from agents.install import AGENTS, install_agent
 from agents.lab.conversations import CASES, FOLDER
 from agents.lab.recorder import Recorder, Recording
-from agents.lab.scrub import scrub_home
+from agents.lab.scrub import clean, scrub_home
 
 HOME = Path("/home/dev1")
 
@@ -55,6 +55,7 @@ def write_case(folder: Path, agent: str, name: str, recording: Recording) -> Non
         case["expected_full"] = {"messages": recording.expected_full}
     case |= recording.more
     case["notes"] = recording.notes
+    case = clean(case)
     # Escapes for all that is not ASCII: a lone surrogate cannot be written otherwise.
     (folder / "case.json").write_text(json.dumps(case, indent=1) + "\n", encoding="ascii")
 

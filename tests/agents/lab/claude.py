@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from agents.install import find_agent
 from agents.lab.model import FakeModel
-from agents.lab.process import BASE_ENV, SECONDS, AgentProcess, Finished, run
+from agents.lab.process import SECONDS, AgentProcess, Finished, base_env, run
 from agents.lab.script import Script
 from agents.lab.seen import PROBE, Seen, find_prompt, from_messages_api
 from agents.lab.terminal import look
@@ -42,20 +42,16 @@ def binary() -> Path:
 
 def environment(home: Path, model: FakeModel, **more: str) -> dict[str, str]:
     """Returns the whole environment of a run."""
-    return (
-        BASE_ENV
-        | {
-            "HOME": str(home),
-            "IS_SANDBOX": "1",
-            "ANTHROPIC_BASE_URL": model.url,
-            "ANTHROPIC_API_KEY": API_KEY,
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "DISABLE_AUTOUPDATER": "1",
-            "DISABLE_TELEMETRY": "1",
-            "DISABLE_ERROR_REPORTING": "1",
-        }
-        | more
-    )
+    mine = {
+        "IS_SANDBOX": "1",
+        "ANTHROPIC_BASE_URL": model.url,
+        "ANTHROPIC_API_KEY": API_KEY,
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        "DISABLE_TELEMETRY": "1",
+        "DISABLE_ERROR_REPORTING": "1",
+    }
+    return base_env(home) | mine | more
 
 
 def arguments(*more: str, tools: str | None = None, commands: bool = False) -> list[str]:

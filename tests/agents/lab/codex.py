@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from agents.install import find_agent
 from agents.lab.model import FakeModel
-from agents.lab.process import BASE_ENV, SECONDS, AgentProcess, Finished, run
+from agents.lab.process import SECONDS, AgentProcess, Finished, base_env, run
 from agents.lab.script import Script
 from agents.lab.seen import PROBE, Seen, find_prompt, from_responses_api
 
@@ -48,7 +48,7 @@ def binary() -> Path:
 def environment(home: Path) -> dict[str, str]:
     """Returns the whole environment of a run."""
     keys = ("LAB_KEY", "CODEX_API_KEY", "OPENAI_API_KEY")
-    return BASE_ENV | {"HOME": str(home)} | dict.fromkeys(keys, "sk-fake-000")
+    return base_env(home) | dict.fromkeys(keys, "sk-fake-000")
 
 
 def overrides(model: FakeModel, home: Path, provider: str, name: str) -> Iterator[str]:
@@ -304,7 +304,11 @@ class CodexSession:
 
     def wait(self, seconds: float = SECONDS) -> Any:
         """Returns the notification that ends the turn; None when the server has ended."""
-        return self.server.wait("turn/completed", seconds)
+
+        def ends(line: Any) -> bool:  # a helper's thread ends turns as well
+            return line.get("method") == "turn/completed" and line["params"]["threadId"] == self.session_id
+
+        return self.server.process.receive(ends, "the end of the turn", seconds)
 
     def say(self, prompt: Prompt, seconds: float = SECONDS) -> Any:
         """Sends one message and waits for the end of its turn."""

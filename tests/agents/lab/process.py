@@ -18,7 +18,7 @@ from typing import IO, Any, Self
 
 import psutil
 
-__all__ = ["BASE_ENV", "AgentProcess", "TooSlow", "end_tree", "run", "wait_for"]
+__all__ = ["AgentProcess", "TooSlow", "base_env", "end_tree", "run", "wait_for"]
 
 BASE_ENV = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -33,6 +33,14 @@ BASE_ENV = {
 """What every agent gets besides HOME and its keys: proxies that lead nowhere, so that only loopback is
 reached.
 """
+
+
+def base_env(home: Path) -> dict[str, str]:
+    """Returns what every agent gets besides its keys; its temporary files lie in a folder of the home as well."""
+    scratch = home / ".scratch"
+    scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return BASE_ENV | {"HOME": str(home), "TMPDIR": str(scratch), "CLAUDE_CODE_TMPDIR": str(scratch)}
+
 
 SECONDS = 60.0
 """How long an agent may take for one thing, where the caller says nothing else."""

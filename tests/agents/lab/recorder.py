@@ -5,6 +5,7 @@ a fixture can judge a reader of those files.
 """
 
 import json
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -96,7 +97,7 @@ class Recorder:
         step = last.step
         if step.hang_after is None and step.cut_after is None and step.status is None:
             messages.append(_answer(step))
-        return to_groups(messages)
+        return to_groups(_without_halves(messages))
 
     def _is_main(self, request: Request) -> bool:
         return self.agent == "codex" or bool(request.body.get("tools"))
@@ -121,6 +122,15 @@ class Recorder:
         for folder in FOLDERS[self.agent]:
             if (self.home / folder).is_dir():
                 shutil.copytree(self.home / folder, target / folder)
+
+
+def _without_halves(value: Any) -> Any:
+    """Puts U+FFFD for every lone surrogate, as what counts as being said."""
+    if isinstance(value, dict):
+        return {name: _without_halves(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_without_halves(one) for one in value]
+    return re.sub("[\ud800-\udfff]", "\ufffd", value) if isinstance(value, str) else value
 
 
 def _apart(message: dict[str, Any]) -> Iterator[dict[str, Any]]:

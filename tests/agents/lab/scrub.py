@@ -12,7 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PLACEHOLDER", "SUMMARY_END", "SUMMARY_START", "clean_text", "dump", "scrub_home"]
+from backports import zstd
+
+__all__ = ["PLACEHOLDER", "SUMMARY_END", "SUMMARY_START", "clean", "clean_text", "dump", "scrub_home"]
 
 PLACEHOLDER = "Placeholder for a text of the agent."
 
@@ -21,7 +23,10 @@ SUMMARY_START, SUMMARY_END = "[summary]", "[end of summary]"
 
 SUMMARY_LEAD = "The conversation was compacted. This is what came before."
 
-TAGGED = re.compile(r"(<(?P<tag>[a-z][\w -]*)>\n?).*(\n?</(?P=tag)>\s*)", re.DOTALL)
+TAGGED = re.compile(r"(<(?P<tag>[a-z][\w -]*)>\n?).*?(\n?</(?P=tag)>\s*)", re.DOTALL)
+
+HAND_BACK = re.compile(r"(\[Subagent hand-back\]).*?(?=\n  )", re.DOTALL)
+"""How Claude Code opens a helper's report: the report itself is indented."""
 
 LONGEST = 80
 """A text of an agent's own record that is longer is taken for prose."""
@@ -30,11 +35,12 @@ LONGEST = 80
 def scrub_home(agent: str, home: Path) -> None:
     """Scrubs every session file under a fixture's home, in place."""
     scrub = {"claude": _scrub_claude, "codex": _scrub_codex}[agent]
-    for path in sorted(home.rglob("*.jsonl")):
-        mode = path.stat().st_mode
-        path.chmod(0o600)
-        path.write_bytes(scrub_lines(path.read_bytes(), scrub))
-        path.chmod(mode)
+    for path in sorted(home.rglob("*.jsonl*")):
+        data = path.read_bytes()
+        if path.suffix == ".zst":
+            path.write_bytes(zstd.compress(scrub_lines(zstd.decompress(data), scrub)))
+        else:
+            path.write_bytes(scrub_lines(data, scrub))
     if agent == "codex":
         _mend_offsets(home)
 
@@ -68,13 +74,20 @@ def dump(record: Any) -> bytes:
     return re.sub("[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text).encode()
 
 
+def clean(value: Any) -> Any:
+    """Cleans every text of a conversation."""
+    return _walk(value, lambda _, text: clean_text(text))
+
+
 def clean_text(text: str) -> str:
-    """Takes away what an agent writes around our own summary."""
+    """Takes out of a text of the conversation what the agent wrote around ours."""
     start, end = text.find(SUMMARY_START), text.rfind(SUMMARY_END)
-    if start < 0 or end < start:
-        return text
-    ours = text[start : end + len(SUMMARY_END)]
-    return ours if text == ours else f"{SUMMARY_LEAD}\n\n{ours}"
+    if 0 <= start < end:
+        ours = text[start : end + len(SUMMARY_END)]
+        text = ours if text == ours else f"{SUMMARY_LEAD}\n\n{ours}"
+    if text.startswith("<local-command-caveat>"):
+        text = _placeholder(text)
+    return HAND_BACK.sub(r"\1 " + PLACEHOLDER, text)
 
 
 def _placeholder(text: str) -> str:
@@ -94,7 +107,7 @@ def _walk(value: Any, change: Callable[[str, str], str], key: str = "") -> Any:
 def _prose(key: str, text: str) -> str:
     if key == "osVersion":
         return "Linux 6.1.0"
-    if key in ("description", "systemPrompt", "commit", "pr") or len(text) > LONGEST or "\n" in text:
+    if key in ("description", "systemPrompt", "cliPrefix", "commit", "pr") or len(text) > LONGEST or "\n" in text:
         return _placeholder(text)
     return text
 
@@ -106,12 +119,19 @@ def _scrub_claude(record: Any) -> Any:
     elif kind == "api-request-shape":
         record["shape"] = _walk(record["shape"], _prose_everywhere)
     elif kind == "api-request-blob":
-        message = record["message"]
-        for block in message["content"] if isinstance(message["content"], list) else ():
-            is_theirs = message["role"] == "system" or "<system-reminder>" in block.get("text", "")
-            if block.get("type") == "text" and is_theirs:
-                block["text"] = _placeholder(block["text"])
-    return _walk(record, lambda _, text: clean_text(text))
+        _scrub_blob(record["message"])
+    return clean(record)
+
+
+def _scrub_blob(message: Any) -> None:
+    if isinstance(message["content"], str):
+        if message["role"] == "system":
+            message["content"] = _placeholder(message["content"])
+        return
+    for block in message["content"]:
+        is_theirs = message["role"] == "system" or "<system-reminder>" in block.get("text", "")
+        if block.get("type") == "text" and is_theirs:
+            block["text"] = _placeholder(block["text"])
 
 
 def _prose_everywhere(key: str, text: str) -> str:
@@ -140,7 +160,7 @@ def _scrub_codex(record: Any) -> Any:
             _scrub_item(item)
     elif kind in ("turn_context", "world_state"):
         record["payload"] = _walk(payload, _instructions)
-    return _walk(record, lambda _, text: clean_text(text))
+    return clean(record)
 
 
 def _instructions(key: str, text: str) -> str:
@@ -149,10 +169,11 @@ def _instructions(key: str, text: str) -> str:
 
 
 def _scrub_item(item: Any) -> None:
-    if item.get("type") == "message" and item.get("role") in ("developer", "system"):
+    if item.get("type") == "message":
         for part in item.get("content") or []:
-            if "text" in part:
-                part["text"] = _placeholder(part["text"])
+            text = part.get("text") or ""
+            if item.get("role") in ("developer", "system") or text.startswith("<turn_aborted>"):
+                part["text"] = _placeholder(text)
     elif item.get("type") == "additional_tools":
         item["tools"] = _walk(item.get("tools"), _prose)
 

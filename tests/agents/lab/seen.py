@@ -108,10 +108,12 @@ def from_messages_api(body: Any) -> tuple[list[Message], list[dict[str, str]]]:
         content = source.get("content")
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
         results, said = message("tool"), message("assistant" if role == "assistant" else "user")
-        for block in blocks:
+        for block, following in zip(blocks, [*blocks[1:], {}], strict=False):
             kind = block.get("type")
             if kind == "text":
                 text = block.get("text", "")
+                if role == "user" and following.get("type") == "text":
+                    text = text.removesuffix("\n")  # Claude Code ends a text so, where it joins two messages
                 if role == "system" or (role == "user" and REMINDER.fullmatch(text)):
                     injected.append({"role": role, "text": text})
                 else:
