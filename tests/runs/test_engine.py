@@ -234,7 +234,7 @@ def test_a_fault_before_the_first_item_still_ends_the_log(tmp_path: Path) -> Non
 
 
 def test_an_empty_selection_creates_nothing(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="the selection is empty") as caught:
+    with pytest.raises(RunError, match="nothing to toy: the input is empty") as caught:
         carry_out(Toy({}), make_settings(tmp_path / "runs"))
     assert caught.value.code == "nothing_selected"
     assert tree_of(tmp_path) == {}

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,8 +32,8 @@ from clew.runs.checkpoints import RunState, reusable
 from clew.runs.folder import LOCK, LOG, ensure_scope_folder, get_run
 from clew.runs.lineage import ResumeLineage, Target
 from clew.runs.log import ItemRecord, RunLog, SessionRef, WriteBytes
-from clew.runs.manifest import CoverageItem, Execution, Manifest, ManifestError, Repository
-from clew.runs.operation import Done, Item, ItemContext, ItemFailed, Usage, Waived
+from clew.runs.manifest import RUN_FAILURE_CLASSES, CoverageItem, Execution, Manifest, ManifestError, Repository
+from clew.runs.operation import Done, Item, ItemContext, ItemFailed, Skipped, Usage, Waived
 from clew.runs.reason import sanitise
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class RunResult(Struct, frozen=True):
     items: dict[str, ItemRecord]
     log_path: Path
     spent: Usage = Usage()
+    skipped: tuple[Skipped, ...] = ()
     delivery_error: str = ""
 
 
@@ -121,11 +123,7 @@ def carry_out(
     if state is not None:
         admit(state, _asked(operation, sealed, options))
     if not sealed.items:
-        raise RunError(
-            f"nothing to {operation.name}: the selection is empty",
-            code="nothing_selected",
-            hint="Look at the input and at the include and exclude patterns.",
-        )
+        raise _nothing_selected(operation.name, sealed.skipped)
     run = _Run(operation, sealed, settings, options, state, on_progress, cancelled or threading.Event())
     return run.carry_out()
 
@@ -141,6 +139,17 @@ def _load_parent(settings: RunSettings, parent: str) -> RunState:
             path=str(found.path),
         )
     return found.load()
+
+
+def _nothing_selected(operation: str, skipped: tuple[Skipped, ...]) -> RunError:
+    counts = Counter(one.reason.partition(":")[0] for one in skipped)
+    left_out = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
+    return RunError(
+        f"nothing to {operation}: " + (f"everything was left out ({left_out})" if left_out else "the input is empty"),
+        code="nothing_selected",
+        hint="Look at the input, at the include and exclude patterns and at the limits.",
+        skipped=[{"path": one.path, "reason": one.reason} for one in skipped] or None,
+    )
 
 
 def _safe_labels(sealed: Sealed) -> Sealed:
@@ -251,6 +260,7 @@ class _Run:
             "provider": sealed.target.provider,
             "model": sealed.target.model,
             "requested": sealed.requested,
+            "skipped": sealed.skipped,
         }
         if self._parent is not None:
             fields["resumed_from"] = self._parent.run_id
@@ -437,6 +447,9 @@ class _Run:
                 usage=_usage(outcome.usage),
             )
             self._settle(record, outcome.usage, failed=1)
+            if outcome.ends_run:
+                self._stopped = True
+                self._fail_run(_run_class(outcome.classification), outcome.reason)
 
     def _settle(self, record: ItemRecord, usage: Usage, **counts: int) -> None:
         fault(BEFORE_CHECKPOINT)
@@ -475,7 +488,11 @@ class _Run:
         error = self._log.close(
             {"run_manifest": manifest, "elapsed_ms": elapsed_ms, "files": self._progress.total, "usage": _usage(spent)}
         )
-        return RunResult(manifest, self._items, self._log.path, spent, error)
+        return RunResult(manifest, self._items, self._log.path, spent, self._sealed.skipped, error)
+
+
+def _run_class(classification: str) -> str:
+    return classification if classification in RUN_FAILURE_CLASSES else "unknown"
 
 
 def _usage(usage: Usage) -> dict[str, int]:

@@ -188,6 +188,7 @@ class StartRecord(Struct, frozen=True, rename={"run_id": "runId"}):
     provider: str = ""
     model: str = ""
     requested: dict[str, object] = {}
+    skipped: tuple[dict[str, str], ...] = ()
     resumed_from: str = ""
 
 

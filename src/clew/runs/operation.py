@@ -63,17 +63,34 @@ class Waived(Struct, frozen=True):
     reason: str
 
 
+class Skipped(Struct, frozen=True):
+    """Something of the input that was left out of the selection, and why."""
+
+    path: str
+    reason: str
+
+
 class ItemFailed(Exception):
-    """An item failed: its class is one of `manifest.FAILURE_CLASSES`; the reason is sanitised before it is kept."""
+    """An item failed: its class is one of `manifest.FAILURE_CLASSES`; the reason is sanitised before it is kept.
+
+    `ends_run` says that every other item would fail alike, so none is begun any more.
+    """
 
     def __init__(
-        self, classification: str, reason: str, *, usage: Usage | None = None, session: SessionRef | None = None
+        self,
+        classification: str,
+        reason: str,
+        *,
+        usage: Usage | None = None,
+        session: SessionRef | None = None,
+        ends_run: bool = False,
     ) -> None:
         super().__init__(reason)
         self.classification = classification
         self.reason = reason
         self.usage = usage or Usage()
         self.session = session
+        self.ends_run = ends_run
 
 
 class ItemContext:
@@ -121,6 +138,7 @@ class Sealed(Struct, frozen=True):
     runtime_sha256: RunDigest = UNKNOWN
     requested: dict[str, Any] = {}
     branch: str = ""
+    skipped: tuple[Skipped, ...] = ()
     private: Any = None
 
 
