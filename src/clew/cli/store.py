@@ -1,0 +1,55 @@
+"""`clew store`: upkeep of clew's own data."""
+
+from __future__ import annotations
+
+import click
+
+from clew.cli import words
+from clew.cli.group import Invocation, SubGroup, verb
+
+HELP = """Look after clew's own data.
+
+What clew keeps lies in its data folder (`--data`), or in the database and object store that were named.
+
+\b
+Examples:
+  $ clew store check
+"""
+
+CHECK_HELP = """Verify all of clew's own data.
+
+Reads everything that clew keeps and compares it with its digests; changes nothing. Exit status 1 when something is
+wrong. With --json it writes {"problems": [...]}.
+
+\b
+Examples:
+  $ clew store check
+  $ clew store check --json
+"""
+
+
+@click.group("store", cls=SubGroup, help=HELP, short_help="Look after clew's own data.", subcommand_metavar="VERB ...")
+def COMMAND() -> None:  # noqa: N802 - the name under which every verb's module offers its command
+    """Looks after clew's own data."""
+
+
+@COMMAND.command("check", help=CHECK_HELP, short_help="Verify all of clew's own data.")
+@verb
+def check(run: Invocation) -> None:
+    """Verifies clew's own data."""
+    from clew.verbs.check_store import check_store
+
+    screen, look = run.screen, run.screen.look
+    with run.context() as ctx:
+        problems = list(check_store(ctx))
+    if screen.is_json:
+        screen.json({"problems": problems})
+    for problem in () if screen.is_json else problems:
+        capture = f" (capture {problem.capture})" if problem.capture is not None else ""
+        text = f"{problem.sort.replace('_', ' ')}: {problem.detail}{capture}"
+        screen.line(f"{look.paint('error', '!')} {look.safe(text, line=True)}")
+    if problems:
+        screen.note(f"{words.count(len(problems), 'problem')}; nothing was changed")
+        click.get_current_context().exit(1)
+    if not screen.is_json:
+        screen.line("all of clew's own data agrees with its digests")
