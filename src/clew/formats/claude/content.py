@@ -1,0 +1,246 @@
+"""What one node says: its message as pieces for the normal form, with clew's own marks undone."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from clew.conversation.model import Call, Image, Kind, Message, Origin, Part, Reasoning, Text
+from clew.conversation.text import JsonString, JsonValue, Lazy, is_empty
+from clew.formats.claude import records as rec
+from clew.formats.claude.said import META, TYPED, is_reminder, sort_text, text_if_marked
+from clew.formats.claude.scan import API_ERROR, QUEUED
+from clew.formats.claude.tree import ASSISTANT, USER, Node
+from clew.formats.marks import Mark, is_invented, is_standin, unguard_text, unwrap_arguments
+
+_STANDIN_TYPE = re.compile(r": ([^\s,]+), number \d+ of this message")
+_FILLER = "No response requested."
+_ORIGINS = ("user", "agent", "model")
+_KINDS = ("", "summary", "interruption", "command", "notice")
+
+
+class Content:
+    """Turns nodes, taken in the order of the conversation, into messages or pieces of messages.
+
+    It remembers what later nodes need: original ids of calls, and whether a command was just given. It counts what
+    the model in the middle cannot say.
+    """
+
+    def __init__(self) -> None:
+        self.renamed: dict[str, str] = {}
+        self.skipped: dict[str, int] = {}
+        self.model = ""
+        self._after_command = False
+
+    def pieces(self, node: Node) -> list[Message]:
+        """Returns what a node says, in order; nothing for a node of bookkeeping."""
+        if node.kind == ASSISTANT:
+            self._after_command = False
+            return self._reply(node)
+        if node.kind == USER:
+            return self._queued(node) if node.flags & QUEUED else self._user(node)
+        return []
+
+    # --- assistant ------------------------------------------------------------------------------------------
+
+    def _reply(self, node: Node) -> list[Message]:
+        message = rec.read_message(node.message)
+        model = message.model if type(message.model) is str else ""
+        if model == rec.SYNTHETIC:
+            model = ""
+            if node.flags & API_ERROR or _says_only(message.content, _FILLER):
+                return []
+        elif model:
+            self.model = model
+        reply = message.id if type(message.id) is str else ""
+        mark = rec.read_mark(node.mark)
+        if rec.is_text(message.content):
+            parts: tuple[Part, ...] = (_text_part(JsonString(message.content), mark),)
+        else:
+            parts = tuple(self._reply_parts(message.content, mark))
+        return [Message("assistant", parts, "model", "", node.time_ms, model, reply)]
+
+    def _reply_parts(self, content: msgspec.Raw, mark: Mark | None) -> list[Part]:
+        parts: list[Part] = []
+        for block in rec.read_blocks(content):
+            sort = block.type
+            if sort == "text":
+                parts.append(_text_part(_string(block.text), mark))
+            elif sort == "tool_use":
+                parts.append(self._call(block, mark))
+            elif sort == "thinking":
+                parts.append(Reasoning(_string(block.thinking)))
+            elif sort == "redacted_thinking":
+                parts.append(Reasoning())
+            elif sort == "image":
+                parts.append(_image(block.source))
+            else:
+                self._skip("content blocks of an unknown kind")
+        return parts
+
+    def _call(self, block: rec.Block, mark: Mark | None) -> Call:
+        written = block.id if type(block.id) is str else ""
+        call_id, name = written, block.name if type(block.name) is str else ""
+        source: Lazy = _arguments(block.input)
+        if mark is not None:
+            if mark.name is not None:
+                name = mark.name
+            if mark.id is not None:
+                call_id = mark.id
+                self.renamed[written] = mark.id
+            if mark.text:
+                text = unwrap_arguments(bytes(block.input))
+                source = source if text is None else text
+        return Call(call_id, name, source)
+
+    # --- user -----------------------------------------------------------------------------------------------
+
+    def _user(self, node: Node) -> list[Message]:
+        content = rec.read_message(node.message).content
+        mark = rec.read_mark(node.mark)
+        if rec.is_text(content):
+            return self._said(node, [_text_part(JsonString(content), mark)], mark, is_list=False)
+        found: list[Message] = []
+        parts: list[Part] = []
+        for block in rec.read_blocks(content):
+            sort = block.type
+            if sort == "tool_result":
+                result = self._result(node, block, mark)
+                if result is not None:
+                    found.append(result)
+            elif sort == "text":
+                parts.append(_text_part(_string(block.text), mark))
+            elif sort == "image":
+                parts.append(_image(block.source))
+            else:
+                self._skip("documents" if sort == "document" else "content blocks of an unknown kind")
+        if parts:
+            found += self._said(node, parts, mark, is_list=True)
+        return found
+
+    def _said(self, node: Node, parts: list[Part], mark: Mark | None, *, is_list: bool) -> list[Message]:
+        """Returns the message of what was said, without the agent's reminders, with who said it."""
+        texts = [p for p in parts if type(p) is Text]
+        if not (mark is not None and (mark.said or mark.origin)):
+            typed = node.flags & TYPED and len(texts) == 1
+            if not typed:
+                parts = [p for p in parts if not (type(p) is Text and is_reminder(text_if_marked(p.source)))]
+        if not parts:
+            return []
+        origin, kind = self._sort(node, texts, mark)
+        return [Message("user", tuple(parts), origin, kind, node.time_ms)]
+
+    def _sort(self, node: Node, texts: list[Text], mark: Mark | None) -> tuple[Origin, Kind]:
+        flags = node.flags
+        if mark is not None and mark.origin in _ORIGINS:
+            return mark.origin, mark.kind if mark.kind in _KINDS else ""
+        if mark is not None and mark.said:
+            return "user", ""
+        text = text_if_marked(texts[0].source) if len(texts) == 1 else ""
+        origin, kind = sort_text(text, flags)
+        if kind == "notice" and flags & META and self._after_command:
+            kind = "command"  # what a command expands to stands directly behind it
+        self._after_command = kind == "command"
+        return origin, kind
+
+    def _queued(self, node: Node) -> list[Message]:
+        """Returns what was said while the model was busy; the agent keeps it as an attachment."""
+        queued = rec.read_queued(node.message)
+        if queued is None:
+            return []
+        parts: list[Part] = []
+        if rec.is_text(queued.prompt):
+            parts.append(Text(JsonString(queued.prompt)))
+        for block in rec.read_blocks(queued.prompt):
+            if block.type == "text":
+                parts.append(Text(_string(block.text)))
+            elif block.type == "image":
+                parts.append(_image(block.source))
+        if not parts:
+            return []
+        kind = rec.read_origin_kind(queued.origin)
+        if queued.command_mode in (None, "prompt", "bash") and kind in ("", "human", "user"):
+            return [Message("user", tuple(parts), "user", "", node.time_ms)]
+        return [Message("user", tuple(parts), "agent", "notice", node.time_ms)]
+
+    # --- results --------------------------------------------------------------------------------------------
+
+    def _result(self, node: Node, block: rec.Block, mark: Mark | None) -> Message | None:
+        """Returns a call's result, or None for one that clew's writer had to make up."""
+        call_id = block.tool_use_id if type(block.tool_use_id) is str else ""
+        failed = block.is_error is True
+        parts: list[Part] = []
+        if rec.is_text(block.content):
+            parts.append(_text_part(JsonString(block.content), mark))
+        for inner in rec.read_blocks(block.content):
+            if inner.type == "text":
+                parts.append(_text_part(_string(inner.text), mark))
+            elif inner.type == "image":
+                parts.append(_image(inner.source))
+            else:
+                self._skip("content blocks of an unknown kind")
+        if mark is not None and mark.invented:
+            return None
+        alone = parts[0] if len(parts) == 1 else None
+        if mark is None and failed and type(alone) is Text and is_invented(text_if_marked(alone.source)):
+            return None
+        call_id = self.renamed.get(call_id, call_id)
+        return Message("tool", tuple(parts), "agent", "", node.time_ms, "", "", call_id, failed)
+
+    def _skip(self, what: str) -> None:
+        self.skipped[what] = self.skipped.get(what, 0) + 1
+
+
+def reply_id(node: Node) -> str:
+    """Returns the reply id of an assistant node, empty where it has none."""
+    found = rec.read_message(node.message).id
+    return found if type(found) is str else ""
+
+
+def answered_ids(node: Node) -> tuple[str, ...] | None:
+    """Returns the ids of the calls that a user node answers; None where it says anything else."""
+    if node.flags & QUEUED:
+        return None
+    blocks = rec.read_blocks(rec.read_message(node.message).content)
+    if not blocks or any(block.type != "tool_result" for block in blocks):
+        return None
+    return tuple(block.tool_use_id if type(block.tool_use_id) is str else "" for block in blocks)
+
+
+def _says_only(content: msgspec.Raw, text: str) -> bool:
+    if rec.is_text(content):
+        return rec.read_text(content) == text
+    blocks = rec.read_blocks(content)
+    return len(blocks) == 1 and blocks[0].type == "text" and rec.read_text(blocks[0].text) == text
+
+
+def _string(raw: msgspec.Raw) -> Lazy:
+    return JsonString(raw) if rec.is_text(raw) else ""
+
+
+def _arguments(raw: msgspec.Raw) -> Lazy:
+    first = rec.first_byte(raw)
+    if first == 0x22:
+        return JsonString(raw)
+    return JsonValue(raw) if first else ""
+
+
+def _text_part(source: Lazy, mark: Mark | None) -> Part:
+    """Returns a text as a part; in a record of clew's writer its guard is taken off and stand-ins are images."""
+    if mark is None or is_empty(source):
+        return Text(source)
+    text = text_if_marked(source)
+    if mark.standin and is_standin(text):
+        found = _STANDIN_TYPE.search(text)
+        return Image(found.group(1) if found else "")
+    return Text(unguard_text(text)) if text.startswith("\\") else Text(source)
+
+
+def _image(raw: msgspec.Raw) -> Image:
+    source = rec.read_source(raw)
+    if source is None:
+        return Image("")
+    kind = source.media_type if type(source.media_type) is str else ""
+    url = source.url if type(source.url) is str else ""
+    return Image(kind, _string(source.data), url)

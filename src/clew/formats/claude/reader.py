@@ -1,0 +1,335 @@
+"""Reads a Claude Code session: bytes to conversation, total, and without decoding what nobody looks at.
+
+One pass over the lines gives the nodes of the tree (`scan`, `tree`), a second one over the nodes that count gives
+the messages in normal form (`content`). Context of the agent (attachments, whole reminders, notes of failed
+requests) is left out; what somebody said while the model was busy, and notices that carry content, are messages.
+Everything odd is reported with record and offset; nothing here raises on any bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import cast
+
+import msgspec
+
+from clew.conversation.loss import Damage, Loss
+from clew.conversation.model import Message
+from clew.conversation.normal import Normal, NormalBuilder
+from clew.conversation.source import Boundary, Branch, Ending, Records, Reference, Session, SideFile, Source, Stream
+from clew.formats.claude import records as rec
+from clew.formats.claude.content import Content, answered_ids, reply_id
+from clew.formats.claude.ending import State, make_ending, read_state
+from clew.formats.claude.folder import HELPERS, folder_name, folder_of, is_helper_path
+from clew.formats.claude.scan import Scan, scan_stream
+from clew.formats.claude.tree import Tree, Twig, grow_tree, link_nodes
+
+AGENT = "claude"
+
+
+def read(source: Source, since: Ending | None = None) -> Session:
+    """Reads a session whole, or from `since` on where the file has only grown by a plain continuation."""
+    if since is not None:
+        continued = _read_on(source, since)
+        if continued is not None:
+            return continued
+    return _read_whole(source)
+
+
+class _Reading:
+    """One reading under way: the file, its nodes and their tree."""
+
+    def __init__(self, source: Source, start: int = 0) -> None:
+        self.source = source
+        self.records = Records()
+        self.damage: list[Damage] = []
+        self.stream = source.streams[0] if source.streams else Stream("", b"")
+        self.helper = is_helper_path(self.stream.path) or source.hint_id.startswith("agent-")
+        scan = scan_stream(
+            self.records, self.stream, self.damage, growing=source.growing, helper=self.helper, start=start
+        )
+        if not self.helper and scan.nodes and all(node.side for node in scan.nodes):
+            self.helper = True
+            for node in scan.nodes:
+                node.side = False
+        self.scan: Scan = scan
+        self.own = self._own_id()
+        number = scan.sessions.index(self.own) if self.own in scan.sessions else -1
+        breaks = link_nodes(scan.nodes, scan.by_uuid, number)
+        self.tree = Tree(scan.nodes, scan.by_uuid, breaks=breaks)
+        grow_tree(self.tree, scan.by_uuid.get(scan.named_leaf, -1), self._reply_of, self._answers_of, self._preserved)
+        self.content = Content()
+
+    def _own_id(self) -> str:
+        """Returns the session id that the session's own records carry.
+
+        The file's name rules; where no record carries that (a renamed file, a helper), most records do.
+        """
+        hint, scan = self.source.hint_id, self.scan
+        if hint in scan.sessions or not scan.sessions:
+            return hint if hint in scan.sessions else ""
+        counts = [0] * len(scan.sessions)
+        for node in scan.nodes:
+            if node.session >= 0:
+                counts[node.session] += 1
+        return scan.sessions[max(range(len(counts)), key=lambda n: (counts[n], -n))]
+
+    def _reply_of(self, number: int) -> str:
+        return reply_id(self.tree.nodes[number])
+
+    def _answers_of(self, number: int) -> tuple[str, ...] | None:
+        return answered_ids(self.tree.nodes[number])
+
+    def _preserved(self, number: int) -> tuple[str, tuple[str, ...], str, str]:
+        kept = rec.read_preserved(self.tree.nodes[number].message)
+        uuids = _texts(kept.all_uuids) or _texts(kept.uuids)
+        return (_text(kept.anchor_uuid), uuids, _text(kept.head_uuid), _text(kept.tail_uuid))
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(item for item in cast(list[object], value) if isinstance(item, str)) if isinstance(value, list) else ()
+
+
+def _read_whole(source: Source) -> Session:
+    reading = _Reading(source)
+    tree = reading.tree
+    pieces: dict[int, list[Message]] | None = {} if tree.cuts else None
+    history = _say(reading, tree.history, keep=pieces)
+    context = history
+    if pieces is not None:
+        context = _say(reading, tree.context, kept=pieces)
+    branches = _branches(reading, history)
+    _report(reading, context, history)
+    session = _session(reading, context, history, branches)
+    return msgspec.structs.replace(session, ending=_ending(reading, session, None))
+
+
+def _read_on(source: Source, since: Ending) -> Session | None:
+    """Reads what lies behind `since`; None where that is no plain continuation of what lay before."""
+    state = read_state(since.state)
+    if state is None or not source.streams or since.offset <= 0 or not since.holds_for(source):
+        return None
+    if source.hint_id != state.hint:
+        return None
+    reading = _Reading(source, since.offset)
+    if not _is_plain(reading, state):
+        return None
+    said = _say(reading, reading.tree.history)
+    if said.strays or reading.tree.twigs or (reading.damage and not source.growing):
+        return None
+    session = _session(reading, said, said, (), state)
+    session = msgspec.structs.replace(session, continues=since)
+    return msgspec.structs.replace(session, ending=_ending(reading, session, since))
+
+
+def _is_plain(reading: _Reading, state: State) -> bool:
+    """Tells whether the nodes behind an ending form one row that begins where the settled part ended."""
+    scan, tree = reading.scan, reading.tree
+    if scan.repeated or tree.cuts or not scan.nodes or any(s != state.own for s in scan.sessions):
+        return False
+    if reading.helper != state.helper or any(node.side or node.foreign for node in scan.nodes):
+        return False
+    first = scan.nodes[0]
+    if [b.node for b in tree.breaks] != ([0] if state.before else []) or (first.wanted or "") != state.before:
+        return False
+    if scan.named_leaf and scan.named_leaf not in scan.by_uuid and scan.named_leaf != state.before:
+        return False
+    if any(node.parent < 0 for node in scan.nodes[1:]):
+        return False
+    return not state.reply or all(reply_id(n) != state.reply for n in scan.nodes if n.kind == 2)
+
+
+def _say(
+    reading: _Reading,
+    numbers: Iterable[int],
+    *,
+    keep: dict[int, list[Message]] | None = None,
+    kept: dict[int, list[Message]] | None = None,
+) -> Normal:
+    """Returns the normal form of what these nodes say, in this order; `keep` remembers it, `kept` has it."""
+    builder = NormalBuilder()
+    nodes, content = reading.tree.nodes, reading.content
+    release, heard = reading.stream.release, 0
+    for number in numbers:
+        node = nodes[number]
+        found = kept.get(number) if kept is not None else None
+        if found is None:
+            found = content.pieces(node)
+            heard += len(memoryview(node.message))
+            if release is not None and heard > _RELEASE_EVERY:
+                release()
+                heard = 0
+        if keep is not None:
+            keep[number] = found
+        for message in found:
+            builder.add(message, node.record)
+    return builder.finish()
+
+
+_RELEASE_EVERY = 16 << 20
+
+
+def _branches(reading: _Reading, history: Normal) -> tuple[Branch, ...]:
+    """Returns what was said beside the path; each says behind which message of the history it hangs."""
+    tree = reading.tree
+    if not tree.twigs:
+        return ()
+    place = {tree.nodes[number].record: at for at, number in enumerate(tree.history)}
+    order = [place.get(record, -1) if record is not None else -1 for record in history.created_by]
+    branches: list[Branch] = []
+    for twig in tree.twigs:
+        said = _say(reading, twig.nodes).messages
+        if said:
+            at = _position(tree, twig, history, order)
+            branches.append(Branch(len(branches) + 1, at, said))
+    return tuple(branches)
+
+
+def _position(tree: Tree, twig: Twig, history: Normal, order: list[int]) -> int:
+    nodes = tree.nodes
+    if twig.at >= 0:
+        limit = tree.history.index(twig.at)
+        at = sum(1 for place in order if place <= limit)
+    else:  # it hangs on nothing: it stands behind what the file has before it
+        record = nodes[twig.nodes[0]].record
+        at = sum(1 for created in history.created_by if created is not None and created < record)
+    while at < len(history.messages) and history.messages[at].role == "tool":
+        at += 1
+    return at
+
+
+def _report(reading: _Reading, context: Normal, history: Normal) -> None:
+    """Adds what is odd in the tree to the damage."""
+    nodes, damage, records = reading.tree.nodes, reading.damage, reading.records
+    path = reading.stream.path
+
+    def add(record: int, line: int, sort: str, detail: str, lost: bool) -> None:
+        damage.append(Damage(path, record, records.place(record)[1], sort, detail, line, lost))
+
+    lost_before = sorted((d.record, at) for at, d in enumerate(damage) if d.lost)
+    silent = 0
+    for found in reading.tree.breaks:
+        node = nodes[found.node]
+        if node.wanted is None:
+            silent += 1
+            if silent == 1:
+                add(node.record, node.line, "broken link", "records that name no parent are taken in file order", False)
+            continue
+        earlier = nodes[found.joined].record if found.joined >= 0 else -1
+        cause = next((at for record, at in lost_before if earlier < record < node.record), None)
+        note = f"record {node.record} is joined to record {earlier}" if earlier >= 0 else "the conversation begins here"
+        if cause is None:
+            add(node.record, node.line, "broken link", f"its parent {node.wanted} is not in this file; {note}", False)
+        elif "is joined to" not in damage[cause].detail:
+            told = damage[cause]
+            detail = f"{told.detail}; {note}" if told.detail else note
+            damage[cause] = msgspec.structs.replace(told, detail=detail)
+    for record, line in reading.scan.repeated:
+        add(record, line, "repeated record", "its uuid stands earlier in this file; it counts there", False)
+    for node in nodes:
+        if node.foreign:
+            session = reading.scan.sessions[node.session]
+            add(node.record, node.line, "foreign record", f"of session {session}", False)
+    lines = {node.record: node.line for node in nodes} if context.strays or history.strays else {}
+    for stray in dict.fromkeys((*history.strays, *context.strays)):
+        if stray.record is not None:
+            detail = f"a result for the call {stray.call_id!r}, which is not open here"
+            add(stray.record, lines.get(stray.record, 0), "stray result", detail, True)
+    damage.sort(key=lambda d: (d.record, d.offset))
+
+
+def _session(
+    reading: _Reading,
+    context: Normal,
+    history: Normal,
+    branches: tuple[Branch, ...],
+    state: State | None = None,
+) -> Session:
+    scan, source, tree = reading.scan, reading.source, reading.tree
+    times = [m.time_ms for m in history.messages if m.time_ms is not None]
+    created = state.created_ms if state is not None and state.created_ms is not None else None
+    if created is None and times:
+        created = times[0]
+    first = next((m for m in map(_mark_of(reading), tree.history) if m), "")
+    return Session(
+        agent=AGENT,
+        id=source.hint_id or reading.own,
+        messages=context.messages,
+        created_by=context.created_by,
+        records=reading.records,
+        history=history.messages,
+        boundaries=_boundaries(reading, history),
+        branches=branches,
+        side=source.side,
+        cwd=state.cwd if state else _cwd(reading),
+        title=_title(scan) or (state.title if state else ""),
+        model=reading.content.model or (state.model if state else ""),
+        provider="anthropic" if scan.asked or (state and state.asked) else "",
+        version=scan.version or (state.version if state else ""),
+        created_ms=created,
+        updated_ms=times[-1] if times else created,
+        damage=tuple(reading.damage),
+        losses=tuple(Loss(what, count) for what, count in sorted(reading.content.skipped.items())),
+        references=_references(reading),
+        helper=reading.helper,
+        foreign=first or (state.foreign if state else ""),
+        stable_first=bytes(reading.records[0]) if len(reading.records) and state is None else b"",
+    )
+
+
+def _mark_of(reading: _Reading) -> Callable[[int], str]:
+    def origin(number: int) -> str:
+        raw = reading.tree.nodes[number].mark
+        mark = rec.read_mark(raw) if memoryview(raw) else None
+        return mark.from_ if mark is not None else ""
+
+    return origin
+
+
+def _boundaries(reading: _Reading, history: Normal) -> tuple[Boundary, ...]:
+    tree = reading.tree
+    if not tree.cuts:
+        return ()
+    place = {tree.nodes[number].record: at for at, number in enumerate(tree.history)}
+    found: list[Boundary] = []
+    for cut in tree.cuts:
+        at = sum(1 for r in history.created_by if r is not None and place.get(r, -1) < cut)
+        found.append(Boundary(at))
+    return tuple(found)
+
+
+def _cwd(reading: _Reading) -> str:
+    """Returns the folder that the session is of: of those recorded the one that its place is named after."""
+    cwds = list(reading.scan.cwds)
+    place = folder_of(reading.stream.path)
+    fitting = (cwd for cwd in cwds if folder_name(cwd) == place)
+    return next(fitting, cwds[0] if cwds else reading.source.hint_cwd)
+
+
+def _title(scan: Scan) -> str:
+    summary = next((text for leaf, text in reversed(scan.summaries) if leaf in scan.by_uuid), "")
+    return scan.title or scan.made_title or summary
+
+
+def _references(reading: _Reading) -> tuple[Reference, ...]:
+    found: list[Reference] = []
+    if reading.helper and reading.own:
+        found.append(Reference("helper_of", reading.own))
+    asked_in = reading.scan.asked_in
+    if asked_in and asked_in not in (reading.own, reading.source.hint_id):
+        found.append(Reference("forked", asked_in))
+    found += [Reference("helper", stem) for stem in _helper_stems(reading.source.side)]
+    return tuple(found)
+
+
+def _helper_stems(side: tuple[SideFile, ...]) -> list[str]:
+    names = [f.path.split("/") for f in side if f.path.endswith(".jsonl")]
+    return [parts[-1].removesuffix(".jsonl") for parts in names if HELPERS in parts[:-1]]
+
+
+def _ending(reading: _Reading, session: Session, since: Ending | None) -> Ending | None:
+    return make_ending(reading.tree, reading.scan, reading.stream, session, reading.own, reading.source.hint_id, since)
