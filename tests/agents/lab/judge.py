@@ -159,13 +159,14 @@ def judge_messages(
     rename: Callable[[str], str] = lambda name: name,
 ) -> list[str]:
     """Returns the differences between messages as `Seen` has them, and the groups."""
-    got = _turns(as_groups(messages), lambda name: name)
+    groups = list(groups)
     want = _turns(groups, rename)
+    known = {group["text"] for group in groups}
+    sent = [group for group in as_groups(messages) if not _is_filler(group, known)]
+    got = _turns(sent, lambda name: name)
     found: list[str] = []
     at = 0
     for turn in want:
-        while at < len(got) and _is_filler(got[at], turn):
-            at += 1
         if at >= len(got):
             found.append(f"missing: {turn}")
             continue
@@ -176,12 +177,11 @@ def judge_messages(
         if differences and got[at].role != turn.role:
             return found  # out of step: what follows would only repeat it
         at += 1
-    found += [f"not expected: {turn}" for turn in got[at:] if turn.text not in FILLERS]
-    return found
+    return found + [f"not expected: {turn}" for turn in got[at:]]
 
 
-def _is_filler(got: _Turn, want: _Turn) -> bool:
-    return got.text in FILLERS and not got.calls and got.text != want.text
+def _is_filler(group: Group, known: set[str]) -> bool:
+    return group["text"] in FILLERS and group["text"] not in known and not group["tool_calls"]
 
 
 def _goes_on(want: _Turn, got: _Turn, following: _Turn) -> bool:
