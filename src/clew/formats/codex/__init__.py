@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from clew.formats.codex.locate import AGENT, LOCATE
 from clew.formats.codex.reader import read
+from clew.formats.codex.rebase import rebase
 from clew.formats.codex.resume import RESUME
+from clew.formats.codex.splice import splice
 from clew.formats.codex.writer import VERSION, write
 from clew.formats.protocol import Format, Traits
 
@@ -16,6 +18,8 @@ FORMAT = Format(
     locate=LOCATE,
     resume=RESUME,
     write=write,
+    splice=splice,
+    rebase=rebase,
 )
 
 __all__ = ["FORMAT"]

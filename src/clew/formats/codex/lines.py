@@ -191,9 +191,27 @@ def _output(result: Message) -> tuple[str | list[Json], int, bool]:
     return content, standins, False
 
 
+def answer_line(call_id: str, call_type: str, time_ms: int | None = None) -> Line:
+    """Returns the made-up output of a call of this type."""
+    if call_type == "tool_search_call":
+        payload: Json = {"type": call_type.removesuffix("call") + "output", "call_id": call_id, "tools": ()}
+        payload |= {"status": "completed", "execution": "client"}
+        return Line("response_item", payload, Mark(invented=True), time_ms)
+    output = _answer(call_id, call_type != "custom_tool_call", INVENTED)
+    return Line("response_item", output, Mark(invented=True), time_ms)
+
+
 def _answer(call_id: str, is_object: bool, output: str | list[Json]) -> Json:
     kind = "function_call_output" if is_object else "custom_tool_call_output"
     return {"type": kind, "call_id": call_id, "output": output}
+
+
+def spoken(line: Line) -> str:
+    """Returns the text of an assistant's message item, for display."""
+    content = line.payload.get("content")
+    if not isinstance(content, list):
+        return ""
+    return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))  # type: ignore[union-attr]
 
 
 def encode_line(line: Line, time_ms: int, ordinal: int | None = None) -> bytes:

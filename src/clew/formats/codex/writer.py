@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from clew.conversation.model import Message
-from clew.formats.codex.lines import Line, Rows, count_losses, count_unanswered, encode_line, time_text
+from clew.formats.codex.lines import Line, Rows, count_losses, count_unanswered, encode_line, spoken, time_text
 from clew.formats.marks import Mark
 from clew.formats.protocol import WriteOptions, Written, WrittenFile
 from clew.ids import is_safe_name
@@ -60,9 +60,14 @@ def _meta(options: WriteOptions, model: str) -> Line:
     return Line("session_meta", payload, Mark(from_=options.origin, model=model))
 
 
-def conversation_lines(messages: Sequence[Message], rows: Rows, title: str = "") -> Iterator[Line]:
-    """Yields the lines of a conversation in legacy mode: items, and beside them the events for lists and display."""
-    listed = any(_is_said(message) for message in messages)
+def conversation_lines(
+    messages: Sequence[Message], rows: Rows, title: str = "", *, listed: bool = False
+) -> Iterator[Line]:
+    """Yields the lines of a conversation in legacy mode: items, and beside them the events for lists and display.
+
+    Where nobody says anything and the thread is not `listed` by an earlier line, the first message stands in.
+    """
+    listed = listed or any(_is_said(message) for message in messages)
     for message in messages:
         if message.role == "tool":
             line = rows.of_result(message)
@@ -94,11 +99,3 @@ def _is_said(message: Message) -> bool:
 def user_event(text: str, time_ms: int | None) -> Line:
     """Returns the event by which a thread is listed; it has to hold some text."""
     return Line("event_msg", {"type": "user_message", "message": text or "(no text)", "kind": "plain"}, time_ms=time_ms)
-
-
-def spoken(line: Line) -> str:
-    """Returns the text of an assistant's message item, for display."""
-    content = line.payload.get("content")
-    if not isinstance(content, list):
-        return ""
-    return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))  # type: ignore[union-attr]

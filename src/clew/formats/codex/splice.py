@@ -1,0 +1,237 @@
+"""Goes on behind restored records: not a byte of them changes, and what comes follows their own dialect.
+
+A paginated rollout numbers its lines and keeps the items of a turn between `task_started` and `task_complete`; a
+legacy one has neither. A compressed rollout gets a further frame. Calls that the prefix leaves open are answered
+first, marked: the agent itself would call them aborted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+import msgspec
+
+from clew.conversation.model import Message
+from clew.conversation.source import Buffer, Records, Session, Stream
+from clew.formats.codex import compressed
+from clew.formats.codex.items import CALLS
+from clew.formats.codex.lines import (
+    Json,
+    Line,
+    Rows,
+    answer_line,
+    count_losses,
+    count_unanswered,
+    encode_line,
+    spoken,
+)
+from clew.formats.codex.records import (
+    LINE,
+    decode_event,
+    decode_int,
+    decode_item,
+    decode_mark,
+    decode_text,
+)
+from clew.formats.codex.records import Line as Stored
+from clew.formats.codex.writer import conversation_lines
+from clew.formats.jsonl import JsonLines
+from clew.formats.protocol import WriteOptions, Written, WrittenFile
+
+_PIECE = 1 << 20
+
+
+class Open(msgspec.Struct, frozen=True):
+    """A call of the prefix without an output: its id in the file, and what sort of item it is."""
+
+    id: str
+    type: str
+
+
+class Tail(msgspec.Struct, frozen=True):
+    """What the lines of a prefix leave open: the last ordinal (None in legacy mode), the running turn, calls."""
+
+    ordinal: int | None = None
+    turn: str = ""
+    open: tuple[Open, ...] = ()
+    ids: frozenset[str] = frozenset()
+
+
+def splice(prefix: Session, messages: Sequence[Message], options: WriteOptions) -> Written:
+    """Appends messages in normal form to a thread's restored records."""
+    streams = prefix.records.streams
+    lines = [_unpacked(stream) for stream in streams]
+    tail = _read_tail(lines)
+    files = [_file(stream, lambda stream=stream: _pieces(stream)) for stream in streams[:-1]]
+    if streams:
+        last, plain = streams[-1], lines[-1]
+
+        def chunks() -> Iterable[Buffer]:
+            added = _added(prefix, plain, tail, messages, options)
+            yield from _pieces(last)
+            yield from compressed.pack(added) if plain is not last else added
+
+        files.append(_file(last, chunks))
+    return Written(prefix.id, tuple(files), count_losses(messages), count_unanswered(messages) + len(tail.open))
+
+
+def _file(stream: Stream, chunks: object) -> WrittenFile:
+    return WrittenFile(stream.path, chunks, stream.mode)  # type: ignore[arg-type]
+
+
+def _unpacked(stream: Stream) -> Stream:
+    return compressed.unpack(stream, 0)[0] if compressed.is_compressed(stream) else stream
+
+
+def _pieces(stream: Stream) -> Iterator[Buffer]:
+    data = memoryview(stream.data)
+    for at in range(0, len(data), _PIECE):
+        yield data[at : at + _PIECE]
+
+
+def _read_tail(streams: Sequence[Stream]) -> Tail:
+    """Reads the lines once for what they leave open; a compaction closes all calls before it."""
+    ordinal: int | None = None
+    turn = ""
+    waiting: dict[str, Open] = {}
+    ids: set[str] = set()
+    for stream in streams:
+        for _, line in JsonLines(Records(), stream, LINE, []):
+            if line is None:
+                continue
+            found = decode_int(line.ordinal)
+            ordinal = found if found is not None else ordinal
+            if line.type == "event_msg":
+                turn = _turn_after(line, turn)
+            elif line.type == "compacted":
+                waiting.clear()
+            elif line.type == "response_item":
+                _follow_calls(line, waiting, ids)
+    return Tail(ordinal, turn, tuple(waiting.values()), frozenset(ids))
+
+
+def _turn_after(line: Stored, turn: str) -> str:
+    event = decode_event(line.payload)
+    match event.type:
+        case "task_started":
+            return decode_text(event.turn_id)
+        case "task_complete" | "turn_aborted":
+            return ""
+        case _:
+            return turn
+
+
+def _follow_calls(line: Stored, waiting: dict[str, Open], ids: set[str]) -> None:
+    item = decode_item(line.payload)
+    if item.call_id is None:
+        return
+    if item.type in CALLS:
+        waiting[item.call_id] = Open(item.call_id, item.type)
+        ids.add(item.call_id)
+        ids.add(decode_mark(line.clew).id or item.call_id)
+    elif item.type.endswith("_output"):
+        waiting.pop(item.call_id, None)
+
+
+def _added(
+    prefix: Session, plain: Stream, tail: Tail, messages: Sequence[Message], options: WriteOptions
+) -> Iterator[bytes]:
+    data = memoryview(plain.data)
+    if len(data) and data[-1] != 0x0A:
+        yield b"\n"
+    rows = Rows(messages, model=prefix.model, taken=tail.ids)
+    lines: Iterator[Line]
+    if tail.ordinal is None:
+        lines = conversation_lines(messages, rows, listed=True)
+    else:
+        lines = _Turns(prefix.id, tail.turn, options).lines(messages, rows)
+    ordinal = tail.ordinal
+    for line in chain((answer_line(call.id, call.type) for call in tail.open), lines):
+        ordinal = None if ordinal is None else ordinal + 1
+        yield encode_line(line, options.now_ms, ordinal)
+
+
+class _Turns:
+    """The lines of a conversation in paginated mode: each turn of the user's begins and ends."""
+
+    def __init__(self, thread_id: str, turn: str, options: WriteOptions) -> None:
+        self.thread_id, self.turn, self.options = thread_id, turn, options
+        self.count = 0
+        self.last = ""
+
+    def lines(self, messages: Sequence[Message], rows: Rows) -> Iterator[Line]:
+        for message in messages:
+            if message.role == "tool":
+                line = rows.of_result(message)
+                if line is not None:
+                    yield line
+                continue
+            yield from rows.invented(message.time_ms)
+            if message.role == "user":
+                yield from self._user(message, rows)
+            else:
+                yield from self._assistant(message, rows)
+        yield from rows.invented(None)
+        yield from self._end(None)
+
+    def _user(self, message: Message, rows: Rows) -> Iterator[Line]:
+        if message.origin == "user" or not self.turn:
+            yield from self._end(message.time_ms)
+            yield from self._begin(message.time_ms)
+        yield rows.of_user(message)
+        if message.origin == "user":
+            content: list[Json] = [{"type": "text", "text": message.text, "text_elements": ()}]
+            yield self._item({"type": "UserMessage", "id": self._new_id(), "content": content}, message.time_ms)
+
+    def _assistant(self, message: Message, rows: Rows) -> Iterator[Line]:
+        if not self.turn:
+            yield from self._begin(message.time_ms)
+        for line in rows.of_assistant(message):
+            text = spoken(line)
+            if text:
+                self.last = text
+                content = [{"type": "Text", "text": text}]
+                yield self._item({"type": "AgentMessage", "id": self._new_id(), "content": content}, line.time_ms)
+            yield line
+
+    def _new_id(self) -> str:
+        self.count += 1
+        return self.options.new_id(f"item {self.count}")
+
+    def _seconds(self, time_ms: int | None) -> int:
+        return (self.options.now_ms if time_ms is None else time_ms) // 1000
+
+    def _begin(self, time_ms: int | None) -> Iterator[Line]:
+        self.count += 1
+        self.turn, self.last = self.options.new_id(f"turn {self.count}"), ""
+        payload: Json = {
+            "type": "task_started",
+            "turn_id": self.turn,
+            "started_at": self._seconds(time_ms),
+            "model_context_window": None,
+            "collaboration_mode_kind": "default",
+        }
+        yield Line("event_msg", payload, time_ms=time_ms)
+
+    def _end(self, time_ms: int | None) -> Iterator[Line]:
+        if not self.turn:
+            return
+        payload: Json = {
+            "type": "task_complete",
+            "turn_id": self.turn,
+            "last_agent_message": self.last or None,
+            "completed_at": self._seconds(time_ms),
+        }
+        self.turn = ""
+        yield Line("event_msg", payload, time_ms=time_ms)
+
+    def _item(self, item: Json, time_ms: int | None) -> Line:
+        payload: Json = {
+            "type": "item_completed",
+            "thread_id": self.thread_id,
+            "turn_id": self.turn,
+            "item": item,
+            "completed_at_ms": self.options.now_ms if time_ms is None else time_ms,
+        }
+        return Line("event_msg", payload, time_ms=time_ms)
