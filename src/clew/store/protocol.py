@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -286,6 +286,13 @@ class ResidueStore(Protocol):
         """Recomputes all digests and source ids and yields what is wrong; changes nothing."""
         ...
 
+    def drop_damaged(self) -> int:
+        """Forgets where damaged segments and side files lie, and returns how many they were.
+
+        They are missing then; the next capture that brings them stores them again.
+        """
+        ...
+
     def stats(self) -> ResidueStats:
         """Returns counts and sizes."""
         ...
@@ -402,15 +409,38 @@ class ThreadStore(Protocol):
         Conflict."""
         ...
 
-    def add_edge(
-        self, kind: str, *, from_strand: str | None, to_strand: str, body: bytes, now: datetime
-    ) -> int:
+    def add_edge(self, kind: str, *, from_strand: str | None, to_strand: str, body: bytes, now: datetime) -> int:
         """Adds an edge and returns its number, which only grows. Raises NotFoundError when a strand is
         missing."""
         ...
 
     def edges(self, *, thread: ThreadId | None = None, strand: str | None = None) -> tuple[EdgeRow, ...]:
         """Returns the edges touching a thread's strands, or one strand, or all; by number."""
+        ...
+
+
+class Sql(Protocol):
+    """A database that the store's modules share: plain SQL with `?` for parameters, and transactions over all
+    of it.
+
+    For modules of this room that keep tables beside the threads (leases, ledger, journal): what they write
+    inside `transaction()` becomes visible together with what the threads' store writes there.
+    """
+
+    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Runs one statement and returns its rows; writing ones only inside `transaction()`."""
+        ...
+
+    def execute_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
+        """Runs one statement for each row of parameters and returns all result rows together, in order."""
+        ...
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Makes the writes of the block durable and visible together, or none of them when it raises."""
+        ...
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Lets all reads of the block see one state."""
         ...
 
 

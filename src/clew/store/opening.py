@@ -1,0 +1,93 @@
+"""Opening clew's stores: three files in one folder, each opened at its first use.
+
+    <data>/records.db   threads, strands, edges
+    <data>/residue.db   captures and their segments
+    <data>/index.db     derived: the list cache; may be deleted at any time
+
+Making a `Stores` touches no file and imports no database. One Stores is for one thread.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from clew.errors import UsageError
+from clew.store.protocol import ListCache, ResidueStore, Sql, ThreadStore
+
+if TYPE_CHECKING:
+    from clew.store.sqlite import Database
+
+RECORDS = "records.db"
+RESIDUE = "residue.db"
+INDEX = "index.db"
+
+
+class Stores:
+    """The stores of one data folder. Use as a context manager, or call `close`."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self._open: list[Database] = []
+
+    @cached_property
+    def sql(self) -> Sql:
+        """The database of records, for modules of the store that keep tables beside the threads."""
+        return self._database(RECORDS, "records")
+
+    @cached_property
+    def records(self) -> ThreadStore:
+        """Threads, strands and edges."""
+        from clew.store.threads import SqlThreads
+
+        return SqlThreads(self.sql)
+
+    @cached_property
+    def residue(self) -> ResidueStore:
+        """Captures and their segments."""
+        from clew.store.captures import SqlResidue
+
+        return SqlResidue(self._database(RESIDUE, "residue"))
+
+    @cached_property
+    def index(self) -> ListCache:
+        """What listing found out about files; it forgets rather than fails."""
+        from clew.store.listcache import SqlListCache
+
+        return SqlListCache(self._database(INDEX, "index", durable=False))
+
+    def close(self) -> None:
+        """Closes what was opened."""
+        for database in self._open:
+            database.close()
+
+    def __enter__(self) -> Stores:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _database(self, name: str, schema: str, *, durable: bool = True) -> Database:
+        from clew.store.sqlite import Database
+
+        database = Database(self.data / name, schema, durable=durable)
+        self._open.append(database)
+        return database
+
+
+def open_stores(data: Path, *, url: str | None = None, blobs: str | None = None) -> Stores:
+    """Returns the stores of a data folder, which need not exist yet.
+
+    `url` and `blobs` name stores on other machines; this clew has none of them: UsageError.
+    """
+    for option, value in (("--store", url), ("--blobs", blobs)):
+        if value is not None:
+            raise UsageError(
+                f"{option} {value}: this clew keeps its stores in a local folder only",
+                hint=f"Leave {option} out; --data names the folder.",
+            )
+    return Stores(data)
