@@ -58,6 +58,16 @@ class Stores:
 
         return SqlListCache(self._database(INDEX, "index", durable=False))
 
+    @property
+    def has_records(self) -> bool:
+        """Whether there are records to look at; asking makes no file."""
+        return (self.data / RECORDS).exists()
+
+    @property
+    def has_residue(self) -> bool:
+        """Whether there are captures to look at; asking makes no file."""
+        return (self.data / RESIDUE).exists()
+
     def close(self) -> None:
         """Closes what was opened."""
         for database in self._open:

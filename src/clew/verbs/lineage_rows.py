@@ -52,7 +52,7 @@ class ThreadView(msgspec.Struct, frozen=True):
 
 def load_thread(ctx: Context, thread_id: ThreadId) -> ThreadView | None:
     """Returns a stored thread, or None."""
-    store = ctx.stores.threads
+    store = ctx.stores.records
     row = store.thread(thread_id)
     if row is None:
         return None
@@ -65,13 +65,17 @@ def load_thread(ctx: Context, thread_id: ThreadId) -> ThreadView | None:
 
 def find_thread(ctx: Context, form: Format, native_id: str) -> ThreadView | None:
     """Returns the thread that a session belongs to, or None."""
-    rows = ctx.stores.threads.strands(root=handle_of(form, native_id).root)
+    if not ctx.stores.has_records:
+        return None
+    rows = ctx.stores.records.strands(root=handle_of(form, native_id).root)
     return load_thread(ctx, rows[-1].thread) if rows else None
 
 
 def thread_ids(ctx: Context) -> dict[tuple[str, str], ThreadId]:
     """Returns the thread of every known session, by agent and native id at the head of its chain."""
-    return {(row.agent, row.native_id): row.thread for row in ctx.stores.threads.strands()}
+    if not ctx.stores.has_records:
+        return {}
+    return {(row.agent, row.native_id): row.thread for row in ctx.stores.records.strands()}
 
 
 def strand_of(view: ThreadView | None, form: Format, native_id: str) -> Strand | None:
@@ -153,7 +157,7 @@ def with_edge(
 
 def save_thread(ctx: Context, before: ThreadView | None, after: ThreadView) -> None:
     """Writes what was added to a thread, in one transaction; raises Conflict when somebody else wrote meanwhile."""
-    store = ctx.stores.threads
+    store = ctx.stores.records
     now = ctx.clock.now()
     old_strands = {s.strand_id: s for s in before.thread.strands} if before else {}
     old_edges = len(before.thread.edges) if before else 0

@@ -16,7 +16,7 @@ from clew.conversation.source import Session
 from clew.errors import ClewError
 from clew.formats.protocol import Format, Found
 from clew.formats.registry import all_formats, get_format
-from clew.ids import AgentName
+from clew.ids import AgentName, ThreadId
 from clew.store.protocol import Cached, FileFacts
 from clew.verbs import lineage_rows as rows
 from clew.verbs.capture import read_facts
@@ -109,7 +109,7 @@ def newest_here(ctx: Context, agent: str | None) -> Listed | None:
     return next(ls(ctx, agent=agent), None)
 
 
-def _list_agent(ctx: Context, form: Format, threads: dict[tuple[str, str], object]) -> Iterator[Listed]:
+def _list_agent(ctx: Context, form: Format, threads: dict[tuple[str, str], ThreadId]) -> Iterator[Listed]:
     cache = ctx.stores.index
     known = cache.get_all(AgentName(form.name))
     fresh: list[tuple[str, Cached]] = []
@@ -227,7 +227,7 @@ def _row(form: Format, found: Found, seen: _Remembered, thread: str, *, live: bo
 
 
 def _gone(
-    ctx: Context, there: Iterable[Listed], threads: dict[tuple[str, str], object], agent: str | None
+    ctx: Context, there: Iterable[Listed], threads: dict[tuple[str, str], ThreadId], agent: str | None
 ) -> list[Listed]:
     """Returns the captured sessions that their agent no longer has."""
     if not ctx.stores.has_residue:
