@@ -88,7 +88,10 @@ def shared_dir() -> Path | None:
 
 
 def shared_cases(agent: str | None = None) -> tuple[Case, ...]:
-    """Returns the shared collection of real sessions."""
+    """Returns the shared collection of real sessions.
+
+    Its `expected` joins the texts of one message, and neighbouring user messages of Claude Code, with a line end.
+    """
     base = shared_dir()
     return _of_agent(agent, sorted(base.glob("corpus/*/*/case.json")) if base else ())
 
@@ -122,7 +125,8 @@ def _of_agent(agent: str | None, paths: Iterable[Path]) -> tuple[Case, ...]:
 
 def _read(path: Path) -> Case:
     data = json.loads(path.read_text("utf-8"))
-    agent = SHORT_NAMES.get(data.get("agent", ""), data.get("agent", "unknown"))
+    named = str(data.get("agent") or "unknown")
+    agent = SHORT_NAMES.get(named, named)
     home = path.parent / "home"
     session_id = data.get("session_id")
     return Case(

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from backports import zstd
 
 from agents.lab.conversations import LONG_LINE, ODD_TEXT
+from agents.lab.packed import decompress
 from agents.lab.scrub import clean_text, dump
 from clew_corpus import FIXTURES, Case, own_cases
 
@@ -52,7 +52,7 @@ def files(case: Case) -> Iterator[tuple[Path, bytes]]:
     for path in sorted(case.home.rglob("*")):
         if path.is_file():
             data = path.read_bytes()
-            yield path, bytes(zstd.decompress(data)) if path.suffix == ".zst" else data
+            yield path, decompress(data) if path.suffix == ".zst" else data
 
 
 def records(case: Case) -> Iterator[Any]:

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from agents.lab.model import FakeModel
 from agents.lab.needs import need_agent
+from agents.lab.process import wait_for
 from agents.lab.script import Call, calls, say
 
 pytestmark = pytest.mark.agent
@@ -71,6 +73,45 @@ def test_a_fork_goes_on_in_a_new_session(agent: str, places: tuple[Path, Path]) 
     assert texts(forked.history) == [("user", "Hello."), ("assistant", "Hello to you.")]
     again = driver.resume(home, cwd, held.session_id)
     assert texts(again.history) == [("user", "Hello."), ("assistant", "Hello to you.")]
+
+
+def test_after_a_compaction_the_summary_is_sent(agent: str, places: tuple[Path, Path]) -> None:
+    driver = need_agent(agent)
+    home, cwd = places
+    held = driver.start(home, cwd, ["Tell me.", "More."], [say("A long tale."), say("Its end.")])
+    summary = say("<summary>\nIn short: a tale.\n</summary>", when="summary|handoff")
+    compacted = driver.compact(home, cwd, held.session_id, [summary])
+    assert compacted.exit == 0
+    sent = texts(driver.resume(home, cwd, held.session_id).history)
+    assert any("In short: a tale." in text for _, text in sent)
+    assert ("assistant", "A long tale.") not in sent
+
+
+def test_a_turn_can_be_stopped(agent: str, places: tuple[Path, Path]) -> None:
+    driver = need_agent(agent)
+    home, cwd = places
+    with FakeModel([say("On and on. " * 40, hang_after=3)]) as model, driver.Session(home, cwd, model) as session:
+        session.send("Never end.")
+        wait_for(model.hanging.is_set, "the stream to stand still")
+        session.interrupt()
+        session.close()
+    again = driver.resume(home, cwd, session.session_id)
+    assert again.resumed, again.refusal
+    assert texts(again.history)[0] == ("user", "Never end.")
+
+
+def test_a_killed_agent_leaves_a_session_that_resumes(agent: str, places: tuple[Path, Path]) -> None:
+    driver = need_agent(agent)
+    home, cwd = places
+    script = [say("Ready."), calls(SHELL[agent]("touch started; tail -f started"))]
+    with FakeModel(script) as model, driver.Session(home, cwd, model) as session:
+        session.say("Get ready.")
+        session.send("Wait for ever.")
+        wait_for((cwd / "started").exists, "the call to run")
+        assert session.kill().exit is None
+    again = driver.resume(home, cwd, session.session_id)
+    assert again.resumed, again.refusal
+    assert texts(again.history)[:2] == [("user", "Get ready."), ("assistant", "Ready.")]
 
 
 def test_an_unknown_session_is_refused(agent: str, places: tuple[Path, Path]) -> None:

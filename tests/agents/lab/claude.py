@@ -20,7 +20,7 @@ from agents.lab.script import Script
 from agents.lab.seen import PROBE, Seen, find_prompt, from_messages_api
 from agents.lab.terminal import look
 
-__all__ = ["ClaudeSession", "compact", "fork", "list_sessions", "resume", "resume_newest", "start"]
+__all__ = ["ClaudeSession", "Session", "compact", "fork", "list_sessions", "resume", "resume_newest", "start"]
 
 AGENT = "claude"
 
@@ -221,11 +221,12 @@ class ClaudeSession:
         return self.wait(seconds)
 
     def interrupt(self, seconds: float = SECONDS) -> Any:
-        """Asks for the turn to be stopped, as the user's Escape does; returns the answer to that."""
+        """Stops the running turn, as the user's Escape does, and waits until it has ended.
+
+        When that was the last turn, the process ends with exit status 1.
+        """
         self.process.send({"type": "control_request", "request_id": "stop-1", "request": {"subtype": "interrupt"}})
-        return self.process.receive(
-            lambda event: event.get("type") == "control_response", "the answer to the interrupt", seconds
-        )
+        return self.wait(seconds)
 
     @property
     def session_id(self) -> str | None:
@@ -253,3 +254,7 @@ class ClaudeSession:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.process.__exit__(kind, error, trace)
+
+
+Session = ClaudeSession
+"""The same name in every driver."""

@@ -14,11 +14,23 @@ from typing import Any, Self
 
 from agents.install import find_agent
 from agents.lab.model import FakeModel
+from agents.lab.packed import decompress
 from agents.lab.process import SECONDS, AgentProcess, Finished, base_env, run
 from agents.lab.script import Script
 from agents.lab.seen import PROBE, Seen, find_prompt, from_responses_api
 
-__all__ = ["AppServer", "CodexSession", "compact", "fork", "list_sessions", "recorded", "resume", "rollouts", "start"]
+__all__ = [
+    "AppServer",
+    "CodexSession",
+    "Session",
+    "compact",
+    "fork",
+    "list_sessions",
+    "recorded",
+    "resume",
+    "rollouts",
+    "start",
+]
 
 AGENT = "codex"
 
@@ -104,13 +116,7 @@ def rollouts(home: Path, session_id: str) -> list[Path]:
 def read_rollout(path: Path) -> bytes:
     """Returns a rollout's bytes, unpacked."""
     data = path.read_bytes()
-    if path.suffix != ".zst":
-        return data
-    try:
-        from compression import zstd  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:
-        from backports import zstd
-    return bytes(zstd.decompress(data))
+    return decompress(data) if path.suffix == ".zst" else data
 
 
 def _seen(
@@ -357,3 +363,7 @@ class CodexSession:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.server.__exit__(kind, error, trace)
+
+
+Session = CodexSession
+"""The same name in every driver."""

@@ -10,8 +10,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from backports import zstd
-
+from agents.lab.packed import compress
 from agents.lab.process import wait_for
 from agents.lab.recorder import Recorder, Recording
 from agents.lab.script import Call, Reasoning, Step, Text, calls, say
@@ -208,8 +207,6 @@ def stopped(lab: Recorder) -> Recording:
         wait_for(session.model.hanging.is_set, "the stream to stand still")
         wait_for(lambda: _has_prompt(lab, "without an end"), "the prompt to be recorded")
         session.interrupt()
-        if lab.agent == "claude":
-            session.wait()
         session.say("Never mind.")
         session.close()
     return Recording(session.session_id, str(lab.cwd), lab.said(), notes="Interrupted by request, then one more turn.")
@@ -365,11 +362,21 @@ def forked_mid(lab: Recorder) -> Recording:
     return Recording(session.session_id, str(lab.cwd), lab.said(), notes=notes, more=more)
 
 
+def codemode(lab: Recorder) -> Recording:
+    """A model that calls one tool, whose input is a program."""
+    lab.file("knots.txt", "bowline\nreef\n")
+    program = "const found = await tools.exec_command({cmd: 'cat knots.txt'});\ntext(found.output);\n"
+    script = [calls(Call("exec", program, "call_Program01"), reasoning="One look."), say("Two knots.")]
+    session = lab.hold(["Which knots are there?"], script, name="gpt-6-sol")
+    notes = "A model of the newer sort (code mode): a custom tool call whose result is a list of texts."
+    return Recording(session, str(lab.cwd), lab.said(), notes=notes)
+
+
 def zstd_rollout(lab: Recorder) -> Recording:
     """A thread whose file is compressed, as Codex does with old ones (here by the recorder)."""
     recording = simple(lab)
     for path in list(lab.home.rglob("rollout-*.jsonl")):
-        path.with_name(path.name + ".zst").write_bytes(zstd.compress(path.read_bytes()))
+        path.with_name(path.name + ".zst").write_bytes(compress(path.read_bytes()))
         path.unlink()
     recording.notes = "The case simple, compressed by the recorder; the agent unpacks it when it resumes."
     return recording
@@ -394,6 +401,12 @@ SHARED: dict[str, Conversation] = {
 CASES: dict[str, dict[str, Conversation]] = {
     "claude": SHARED | {"subagent": claude_subagent, "checkpointed": checkpointed, "surrogate": surrogate},
     "codex": SHARED
-    | {"subagent": codex_subagent, "forked-mid": forked_mid, "zstd": zstd_rollout, "surrogate": surrogate},
+    | {
+        "subagent": codex_subagent,
+        "forked-mid": forked_mid,
+        "codemode": codemode,
+        "zstd": zstd_rollout,
+        "surrogate": surrogate,
+    },
 }
 """The cases by agent and name."""

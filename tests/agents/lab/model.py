@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from agents.lab import messages_api, responses_api
+from agents.lab.packed import decompress
 from agents.lab.script import Script, Step, Text
 
 __all__ = ["DEFAULT_REPLY", "FakeModel", "Request"]
@@ -264,9 +265,5 @@ def _unpack(raw: bytes, encoding: str) -> bytes:
     if encoding == "deflate":
         return zlib.decompress(raw)
     if encoding == "zstd":
-        try:
-            from compression import zstd  # type: ignore[import-not-found,unused-ignore]
-        except ImportError:
-            from backports import zstd
-        return zstd.decompress(raw)
+        return decompress(raw)
     return raw

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from backports import zstd
+from agents.lab.packed import compress, decompress
 
 __all__ = ["PLACEHOLDER", "SUMMARY_END", "SUMMARY_START", "clean", "clean_text", "dump", "scrub_home"]
 
@@ -38,7 +38,7 @@ def scrub_home(agent: str, home: Path) -> None:
     for path in sorted(home.rglob("*.jsonl*")):
         data = path.read_bytes()
         if path.suffix == ".zst":
-            path.write_bytes(zstd.compress(scrub_lines(zstd.decompress(data), scrub)))
+            path.write_bytes(compress(scrub_lines(decompress(data), scrub)))
         else:
             path.write_bytes(scrub_lines(data, scrub))
     if agent == "codex":
