@@ -102,11 +102,20 @@ def _parts(pieces: list[Piece], mark: Mark) -> tuple[Part, ...]:
         if text is not None:
             if not mark.standin:
                 parts.append(Text(text))
-            elif not is_standin(text_of(text)):
-                parts.append(Text(unguard_text(text_of(text))))
+            else:
+                parts.append(_unmarked(text_of(text)))
         elif (url := as_text(piece.image_url)) is not None:
             parts.append(read_image(url))
     return tuple(parts)
+
+
+_STANDIN = re.compile(r"\[clew: an image stands here: (.*), number \d+ of", re.DOTALL)
+
+
+def _unmarked(text: str) -> Part:
+    """Returns what a text of a record with stand-ins was: an image whose bytes are elsewhere, or the text itself."""
+    found = _STANDIN.match(text) if is_standin(text) else None
+    return Text(unguard_text(text)) if found is None else Image(found.group(1), "")
 
 
 _DATA_URL = re.compile(rb'"data:([^;,"\\]*);base64,')

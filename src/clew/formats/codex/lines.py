@@ -7,6 +7,7 @@ encoded one message at a time.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +18,7 @@ import msgspec
 from clew.conversation.canonical import normal_arguments
 from clew.conversation.loss import Loss
 from clew.conversation.model import Call, Image, Message, Part, Reasoning, Text
+from clew.conversation.text import mend_surrogates
 from clew.formats.codex.context import sort_by_text
 from clew.formats.codex.items import exit_code_says
 from clew.formats.marks import (
@@ -128,7 +130,9 @@ class Rows:
             return None
         given, is_object = waiting.popleft()
         output, standins, said = _output(result)
-        derived = exit_code_says(msgspec.Raw(_encode(output[:300]))) if isinstance(output, str) else None
+        derived = (
+            exit_code_says(msgspec.Raw(_encode(mend_surrogates(output[:300])))) if isinstance(output, str) else None
+        )
         mark = Mark(
             id=result.call_id if given != result.call_id else None,
             error=result.is_error if result.is_error is not None and result.is_error != derived else None,
@@ -224,7 +228,11 @@ def encode_line(line: Line, time_ms: int, ordinal: int | None = None) -> bytes:
     whole["payload"] = line.payload
     if line.mark != _NO_MARK:
         whole["clew"] = line.mark
-    return _encode(whole) + b"\n"
+    try:
+        return _encode(whole) + b"\n"
+    except UnicodeEncodeError:  # a lone surrogate in a name, an id, arguments, a folder: no file can hold it
+        text = json.dumps(msgspec.to_builtins(whole), ensure_ascii=False, separators=(",", ":"))
+        return mend_surrogates(text).encode() + b"\n"
 
 
 def count_losses(messages: Iterable[Message]) -> tuple[Loss, ...]:

@@ -49,7 +49,7 @@ from clew.formats.codex.records import (
     decode_turn,
     is_there,
 )
-from clew.formats.jsonl import JsonLines
+from clew.formats.jsonl import JsonLines, line_ends
 from clew.formats.marks import Mark
 
 AGENT = "codex"
@@ -285,7 +285,8 @@ class _Reading:
                     self._take_bare(line, number, lines)
 
     def _take_bare(self, line: Line, number: int, lines: JsonLines[Line]) -> None:
-        raw = lines.records[number]
+        _, start, _ = lines.records.place(number)
+        raw = memoryview(lines.stream.data)[start : next(line_ends(lines.stream.data, start), start)]
         if line.type:
             self._take_item(raw, line, number)
         elif not self.has_meta and not self.borrowed:

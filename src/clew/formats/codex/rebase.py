@@ -48,9 +48,11 @@ def _path(path: str, old: str, options: WriteOptions) -> str:
 def _chunks(stream: Stream, old: str, new: str) -> Iterator[Buffer]:
     member = re.compile(rb'("(?:id|session_id|thread_id)"\s*:\s*")' + re.escape(old.encode()) + rb'(?=")')
     records = Records()
-    for number, line in JsonLines(records, stream, LINE, []):
+    lines = JsonLines(records, stream, LINE, [])
+    kept = {number for number, line in lines if line is not None and line.type in _KEEPS_ID} if old else set[int]()
+    for number in range(len(records)):
         data = records[number]
-        if old and line is not None and line.type in _KEEPS_ID:
+        if number in kept:
             yield member.sub(lambda found: found.group(1) + new.encode(), bytes(data))
         else:
             yield data
