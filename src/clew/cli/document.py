@@ -45,7 +45,7 @@ def markdown_lines(shown: Shown) -> Iterator[str]:
 
 def _group(number: int, group: ShownGroup, shown: Shown) -> Iterator[str]:
     who = "you" if group.role == "user" and group.origin == "user" else group.kind or shown.agent
-    moment = f" · {group.time}" if group.time else ""
+    moment = f" · {make_safe(group.time, line=True)}" if group.time else ""
     yield ""
     yield f"## {number} · {make_safe(who, line=True)}{moment}"
     if group.text:

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from clew.cli.safe import escape_json
+from clew.cli.safe import write_json
 from clew.cli.style import Look
 from clew.errors import ClewError
 
@@ -70,7 +70,7 @@ def as_json(failure: Failure) -> str:
         "hint": failure.hint,
         **failure.concerns,
     }
-    return escape_json(msgspec.json.encode({"error": body}, enc_hook=_text).decode("utf-8"))
+    return write_json({"error": body})
 
 
 def as_lines(failure: Failure, look: Look) -> list[str]:

@@ -127,14 +127,15 @@ def _make_cells(row: Listed, look: Look, now: datetime, zone: tzinfo | None, fol
     moment = dates.read_time(row.updated or row.created, zone)
     word = words.word(row.state)
     sign = word.sign if look.utf8 else word.ascii
-    title = look.safe(row.title, line=True) or ("(no title)" if row.messages else "(nothing said)")
+    empty = "(cannot be read)" if row.state == "unreadable" else "(no title)" if row.messages else "(nothing said)"
+    title = look.safe(row.title, line=True) or empty
     return Cells(
         dates.heading(moment, now),
         dates.age(moment, now),
         look.safe(row.agent, line=True),
         title,
         sign,
-        f"{sign} {word.short}".strip(),
+        look.safe(f"{sign} {word.short}", line=True),
         word.role,
         f"{row.messages:,}",
         look.safe(folder, line=True),

@@ -10,7 +10,11 @@ Does not measure or cut text, and does not touch what is written to files.
 from __future__ import annotations
 
 import re
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
+
+import msgspec
+
+from clew.conversation.text import mend_surrogates
 
 Sgr: TypeAlias = Literal["show", "keep", "drop"]
 """What becomes of SGR sequences: shown as text, kept when they are on the list, or taken out."""
@@ -45,6 +49,28 @@ def make_safe(text: str, *, line: bool = False, sgr: Sgr = "show", encoding: str
     else:
         text = _neutralise(text, encoding)
     return " ".join(text.split()) if line else text
+
+
+def write_json(value: object) -> str:
+    """Returns a value as one line of JSON that is valid UTF-8 and acts on no terminal.
+
+    What JSON does not know is written as text; a lone surrogate (a file name of bytes that are no UTF-8) is U+FFFD.
+    """
+    try:
+        data = msgspec.json.encode(value, enc_hook=str)
+    except UnicodeEncodeError:
+        data = msgspec.json.encode(_mend(msgspec.to_builtins(value, enc_hook=str)))
+    return escape_json(data.decode())
+
+
+def _mend(value: object) -> object:
+    if isinstance(value, str):
+        return mend_surrogates(value)
+    if isinstance(value, dict):
+        return {_mend(key): _mend(item) for key, item in cast(dict[object, object], value).items()}
+    if isinstance(value, list | tuple):
+        return [_mend(item) for item in cast(list[object], value)]
+    return value
 
 
 def escape_json(text: str) -> str:

@@ -12,11 +12,9 @@ from contextlib import contextmanager
 from io import TextIOWrapper
 from typing import Any, TextIO
 
-import msgspec
-
 from clew.cli.ending import ReaderGone
 from clew.cli.progress import Progress
-from clew.cli.safe import escape_json, make_safe
+from clew.cli.safe import make_safe, write_json
 from clew.cli.settings import Settings
 from clew.cli.style import Look
 
@@ -55,7 +53,7 @@ class Screen:
 
     def json(self, value: Any) -> None:
         """Writes a value as one line of JSON."""
-        self.line(escape_json(msgspec.json.encode(value).decode()))
+        self.line(write_json(value))
 
     def note(self, text: str) -> None:
         """Writes one line on standard error, unless notes are unwanted; `text` is safe already."""

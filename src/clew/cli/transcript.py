@@ -43,6 +43,7 @@ class Transcript:
         self.shown, self.look, self.detail, self.zone = shown, look, detail, zone
         self.now = now.astimezone(zone) if now is not None else None
         self.width = min(look.width, MAX_WIDTH)  # 0 outside of a terminal: nothing is wrapped or cut
+        self.agent = look.safe(shown.agent, line=True)
         self.rule_width = self.width or _RULE_WIDTH
 
     def lines(self) -> Iterator[str]:
@@ -61,8 +62,8 @@ class Transcript:
     def _header(self) -> Iterator[str]:
         shown, look = self.shown, self.look
         yield look.paint("heading", look.safe(shown.title, line=True) or "(no title)")
-        facts = [look.paint("agent", shown.agent), shown.model, shown.cwd, self._dates()]
-        safe = [facts[0], *(look.safe(fact, line=True) for fact in facts[1:])]
+        facts = (shown.model, shown.cwd, self._dates())
+        safe = [look.paint("agent", self.agent), *(look.safe(fact, line=True) for fact in facts)]
         state = words.short(shown.state, look)
         yield " · ".join(fact for fact in (*safe, state) if fact)
         count = words.count(len(shown.messages), "message")
@@ -152,7 +153,8 @@ class Transcript:
     def _agent_made(self, number: int, group: ShownGroup) -> Iterator[str]:
         lines = self.look.safe(group.text).splitlines()
         limit = None if self.detail == "full" or group.kind == "summary" else 3
-        yield self.look.paint("muted", f"── {number} ─ {_AGENT_MADE.get(group.kind, group.kind)}")
+        kind = self.look.safe(_AGENT_MADE.get(group.kind, group.kind), line=True)
+        yield self.look.paint("muted", f"┄┄ {number} ─ {kind}")
         for line in lines[:limit]:
             for piece in wrap(line, self.width - len(_INDENT) if self.width else 0):
                 yield self.look.paint("muted", f"{_INDENT}{piece}".rstrip())
@@ -163,7 +165,7 @@ class Transcript:
     def _reply(self, group: ShownGroup, *, first: bool) -> Iterator[str]:
         calls, strays = view_calls(group, self.shown.cwd)
         if self.detail != "tools":
-            name = self.shown.agent if group.role == "assistant" else group.role
+            name = self.agent if group.role == "assistant" else self.look.safe(group.role, line=True)
             head = self.look.paint("agent", f"{_INDENT}{name}  ") if first else ""
             indent = " " * (len(_INDENT) + len(name) + 2)
             if group.text:

@@ -79,13 +79,17 @@ FORBIDDEN: Final = (r"lossless", r"success", r"100 ?%", r"\blost\b")
 
 def word(state: str) -> Word:
     """Returns the words of a state; a state that is not in the table stands for itself."""
-    return WORDS.get(state) or Word(state, state, "·", "-", "muted")
+    known = WORDS.get(state)
+    if known is not None:
+        return known
+    plain = state.replace("{", "{{").replace("}", "}}")
+    return Word(plain, plain, "·", "-", "muted")
 
 
 def short(state: str, look: Look, **fields: object) -> str:
     """Returns sign and short form of a state, painted; empty for a state that needs no word."""
     entry = word(state)
-    text = entry.short.format_map(fields)
+    text = _filled(entry.short, fields, look)
     sign = entry.sign if look.utf8 else entry.ascii
     return look.paint(entry.role, f"{sign} {text}") if text else ""
 
@@ -94,7 +98,13 @@ def long(state: str, look: Look, **fields: object) -> str:
     """Returns sign and long form of a state, with only the sign painted."""
     entry = word(state)
     sign = entry.sign if look.utf8 else entry.ascii
-    return f"{look.paint(entry.role, sign)} {look.own(entry.long.format_map(fields))}"
+    return f"{look.paint(entry.role, sign)} {_filled(entry.long, fields, look)}"
+
+
+def _filled(template: str, fields: dict[str, object], look: Look) -> str:
+    """Fills a template in; what comes in may be a session's, and so may the name of an unknown state."""
+    safe = {name: look.safe(str(value), line=True) for name, value in fields.items()}
+    return look.safe(template.format_map(safe), line=True)
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
