@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.errors import LeaseError
@@ -142,7 +142,6 @@ def test_only_the_one_form_is_a_key(key: str) -> None:
 
 
 @given(handles)
-@settings(deadline=None)
 def test_law_a_key_parses_back(handle: Handle) -> None:
     parsed = parse_key(handle.key, handle.namespace)
     assert parsed is not None
@@ -152,13 +151,11 @@ def test_law_a_key_parses_back(handle: Handle) -> None:
 
 
 @given(handles)
-@settings(deadline=None)
 def test_law_a_stored_handle_comes_back(handle: Handle) -> None:
     assert load_handle(store_handle(handle), handle.namespace) == handle
 
 
 @given(handles, handles)
-@settings(deadline=None)
 def test_law_roots_and_keys_are_injective(one: Handle, other: Handle) -> None:
     assert (one.root == other.root) == ((one.namespace, one.native_id) == (other.namespace, other.native_id))
     if one.key == other.key:
