@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.conversation.canonical import keys_of
@@ -34,7 +34,6 @@ def assert_total(session: Session) -> None:
     assert all(0 <= record < len(records) for record in session.created_by if record is not None)
 
 
-@settings(max_examples=150)
 @given(conversations())
 def test_what_is_written_reads_back(messages: Messages) -> None:
     written = write(messages, options(origin="claude:1"))
@@ -46,7 +45,6 @@ def test_what_is_written_reads_back(messages: Messages) -> None:
     assert_total(session)
 
 
-@settings(max_examples=60)
 @given(conversations())
 def test_every_line_is_what_the_agent_takes(messages: Messages) -> None:
     data = joined(write(messages, options()))
@@ -72,7 +70,6 @@ def test_every_line_is_what_the_agent_takes(messages: Messages) -> None:
     assert sorted(calls) == sorted(outputs)
 
 
-@settings(max_examples=60)
 @given(conversations(), st.data(), st.booleans())
 def test_a_splice_keeps_its_prefix(messages: Messages, data: st.DataObject, paginated: bool) -> None:
     heads = [*head_positions(messages), len(messages)]
@@ -100,7 +97,6 @@ def number_lines(data: bytes) -> bytes:
     return b"".join(b'{"ordinal":%d,' % number + line[1:] for number, line in enumerate(lines))
 
 
-@settings(max_examples=40)
 @given(conversations())
 def test_a_rebased_thread_says_the_same(messages: Messages) -> None:
     written = write(messages, options())
@@ -113,7 +109,6 @@ def test_a_rebased_thread_says_the_same(messages: Messages) -> None:
     assert joined(again).replace(OTHER.encode(), ID.encode()) == joined(written)
 
 
-@settings(max_examples=60)
 @given(conversations(max_size=5), st.data())
 def test_damaged_bytes_are_read_totally(messages: Messages, data: st.DataObject) -> None:
     whole = bytearray(joined(write(messages, options())))
@@ -130,7 +125,6 @@ def test_any_bytes_are_read_totally(data: bytes) -> None:
     assert_total(read_bytes(b"\x28\xb5\x2f\xfd" + data))
 
 
-@settings(max_examples=60)
 @given(conversations(), st.data())
 def test_a_grown_thread_is_read_on(messages: Messages, data: st.DataObject) -> None:
     heads = [*head_positions(messages), len(messages)]
