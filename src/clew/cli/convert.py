@@ -86,19 +86,18 @@ def tell_converted(run: Invocation, done: Converted, *, dry_run: bool = False) -
     """Yields what became of a conversion: what came home, what was written, what is kept here, and how to go on."""
     look = run.screen.look
     source, target = done.from_, done.to
-    names = [f"{look.paint('agent', end.agent)} {look.safe(end.session_id, line=True)}" for end in (source, target)]
-    yield f"{names[0]} {look.own('→')} {names[1]}"
+    names = [look.session(end.agent, end.session_id) for end in (source, target)]
+    dry = look.paint("muted", "  (dry run: nothing is written)") if dry_run else ""
+    yield f"{names[0]} → {names[1]}{dry}"
     yield from _fidelity(done, look)
     for warning in done.report.warnings:
         yield f"{look.paint('warn', '!')} {look.safe(warning, line=True)}"
-    if dry_run:
-        yield look.paint("muted", "nothing was written (--dry-run)")
-    elif not done.written:
+    if not done.written and not dry_run:
         yield look.paint("muted", "it was there already: nothing had to be written")
     for path in target.paths:
         yield f"  {look.paint('muted', 'file ')} {look.safe(run.shorten(path), line=True)}"
     if done.thread and run.screen.verbose:
-        yield f"  {look.paint('muted', 'thread')} {done.thread}"
+        yield f"  {look.paint('muted', 'thread')} {look.safe(done.thread, line=True)}"
     line = command_line(run, done.resume.argv, done.resume.cwd)
     yield f"  {look.paint('muted', 'go on')} {look.safe(line, line=True)}"
 

@@ -22,6 +22,7 @@ WHY: Final[Mapping[str, str]] = {
     "unsupported_version": "its layout is one that this clew does not know",
     "live_owner": "a running agent holds it, and two writers would mix their turns",
     "target_diverged": "both sides went on, and neither contains the other",
+    "not_as_recorded": "what the session was recorded with is no longer so",
     "nothing_to_convert": "nothing was said in it yet",
     "store_locked": "another clew is writing there",
     "schema_too_new": "a newer clew wrote it",

@@ -87,7 +87,7 @@ def _tell(run: Invocation, one: Kept | NotKept, *, named: bool) -> None:
     from clew.verbs.capture import Kept
 
     look = run.screen.look
-    name = f"{look.paint('agent', one.agent)} {look.safe(one.session_id, line=True)}"
+    name = look.session(one.agent, one.session_id)
     if not isinstance(one, Kept):
         run.screen.warn(f"{one.agent} {one.session_id}: {one.error.get('message', '')}")
         return

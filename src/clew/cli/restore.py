@@ -38,7 +38,7 @@ def COMMAND(  # noqa: N802 - the name under which every verb's module offers its
     if screen.is_json:
         screen.json(done)
         return
-    screen.line(f"{look.paint('agent', done.agent)} {look.safe(done.session_id, line=True)}")
+    screen.line(look.session(done.agent, done.session_id))
     files = len(done.paths) + len(done.unchanged)
     digest = done.digest if screen.verbose else f"{done.digest[:8]}{look.own('…')}"
     screen.line(
@@ -46,7 +46,9 @@ def COMMAND(  # noqa: N802 - the name under which every verb's module offers its
             "home", look, records=words.count(done.records, "record"), files=words.count(files, "file"), digest=digest
         )
     )
-    screen.line(look.paint("muted", f"  capture {done.capture} of {done.captures}, taken {done.taken}"))
+    screen.line(
+        look.paint("muted", f"  capture {done.capture} of {done.captures}, taken {look.safe(done.taken, line=True)}")
+    )
     for sort, paths in (("file ", done.paths), ("there", done.unchanged)):
         for path in paths:
             screen.line(f"  {look.paint('muted', sort)} {look.safe(run.shorten(path), line=True)}")

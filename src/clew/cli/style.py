@@ -73,6 +73,10 @@ class Look(msgspec.Struct, frozen=True):
         """Returns a session's text, made safe for this output."""
         return make_safe(text, line=line, encoding=self.encoding)
 
+    def session(self, agent: str, session_id: str) -> str:
+        """Returns how a session is named: its agent, painted, and its id."""
+        return f"{self.paint('agent', self.safe(agent, line=True))} {self.safe(session_id, line=True)}"
+
     def result(self, text: str) -> str:
         """Returns a tool result's text, made safe; its colours stay where this output has colour."""
         sgr: Sgr = "keep" if self.color else "drop"

@@ -30,7 +30,7 @@ WORDS: Final[dict[str, Word]] = {
     "returned": Word(
         "home + {rendered}", "{restored} home byte for byte, {rendered} written from {source}", "=", "=", "ok"
     ),
-    "whole": Word("home byte for byte", "all {messages} home byte for byte", "=", "=", "ok"),
+    "whole": Word("home byte for byte", "{agent} has all {messages}, byte for byte as they were", "=", "=", "ok"),
     "rebased": Word(
         "second session",
         "a second session: {restored} byte for byte but for its id, {rendered} written from {source}",
