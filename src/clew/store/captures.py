@@ -99,7 +99,9 @@ class SqlResidue:
             with Packer(self._sql, SEGMENTS) as packer:
                 entries = known.first(shared if base is not None else 0).plus(_take(packer, segments))
                 common = known.common(entries)
-                packer.finish(entries.digest(common - 1) if common else None)
+                # Where the earlier capture ended (its last segment, mostly stored again with another end
+                # mark), or where this one leaves it, is the pack to go on with.
+                packer.finish(known.digest(min(common, len(known) - 1)) if len(known) else None)
             files = self._take_side(side)
             body = make_body(new, files)
             identity = _identity(new, body, entries)

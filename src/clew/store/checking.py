@@ -7,7 +7,7 @@ agent still has the session stores them again. What is gone in the agent too sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from clew.conversation.digest import source_id
@@ -111,7 +111,7 @@ def _check_capture(sql: Database, row: tuple[Any, ...], bad: dict[_Item, str], n
     if row[7] and row[7] != identity:
         yield Problem("capture_unreadable", "its row or its list was changed", capture)
     yield from _check_items(sql, capture, entries, body, bad)
-    yield from _check_source(sql, row, body, entries)
+    yield from _check_source(sql, row, body, entries, bad)
 
 
 def _check_items(
@@ -130,12 +130,14 @@ def _check_items(
             yield Problem(sort, f"side file {entry.path}", capture, None, entry.digest)
 
 
-def _check_source(sql: Database, row: tuple[Any, ...], body: Body, entries: Entries) -> Iterator[Problem]:
+def _check_source(
+    sql: Database, row: tuple[Any, ...], body: Body, entries: Entries, bad: dict[_Item, str]
+) -> Iterator[Problem]:
     """Recomputes the source id, if the record that went into it can be had (a missing one is named
     already)."""
     record: bytes | None = b""
     if body.source_record is not None:
-        record = _record(sql, entries, body.source_record)
+        record = _record(sql, entries, body.source_record, bad)
     if record is None:
         return
     session = None if row[2] is None else NativeId(read_text(row[2]))
@@ -143,21 +145,17 @@ def _check_source(sql: Database, row: tuple[Any, ...], body: Body, entries: Entr
         yield Problem("source_id", "its source id is not that of its records", CaptureId(row[0]))
 
 
-def _record(sql: Database, entries: Entries, wanted: int) -> bytes | None:
+def _record(sql: Database, entries: Entries, wanted: int, bad: dict[_Item, str]) -> bytes | None:
     """Returns the record of that number, b"" behind the last one, None when it cannot be had."""
     first = 0
-    for lengths, data in _slots(sql, entries):
-        if data is None:
+    reader = SlotReader(sql)
+    for number in range(len(entries)):
+        digest = entries.digest(number)
+        lengths, data = reader.read(digest, SEGMENTS, reader.find([digest], SEGMENTS))
+        if data is None or (digest, SEGMENTS) in bad:
             return None
         if wanted < first + len(lengths):
             start = sum(lengths[: wanted - first])
             return data[start : start + lengths[wanted - first]]
         first += len(lengths)
     return b""
-
-
-def _slots(sql: Database, entries: Entries) -> Iterable[tuple[tuple[int, ...], bytes | None]]:
-    reader = SlotReader(sql)
-    for number in range(len(entries)):
-        digest = entries.digest(number)
-        yield reader.read(digest, SEGMENTS, reader.find([digest], SEGMENTS))

@@ -102,7 +102,8 @@ class Database:
         self._lock = FileLock(path.with_name(path.name + ".lock"))
         self._connection: Connection | None = None
         self._empty: Connection | None = None
-        self._too_new: int = 0
+        self._version = 0
+        self._too_new = 0
         self._depth = 0
         self._thread = 0
 
@@ -141,6 +142,7 @@ class Database:
             self._run(connection, "BEGIN IMMEDIATE")
             self._depth, self._thread = 1, threading.get_ident()
             try:
+                self._check_version(connection)
                 yield
                 fault(BEFORE_COMMIT)
                 self._run(connection, "COMMIT")
@@ -224,12 +226,7 @@ class Database:
                 self._create()
             connection = self._open()
         if self._too_new:
-            raise SchemaTooNew(
-                f"{self.path} was written by a newer clew (schema {self._too_new}, this one knows "
-                f"{_newest(self.schema)}); it is only read",
-                hint="Update clew.",
-                path=str(self.path),
-            )
+            raise self._newer(self._too_new)
         return connection
 
     def _nothing(self) -> Connection:
@@ -270,6 +267,7 @@ class Database:
         self._too_new = version if version > newest else 0
         if version < newest:
             self._upgrade(connection)
+        self._version = max(version, newest)
 
     def _upgrade(self, connection: Connection) -> None:
         with self._lock.held(self._timeout_s):
@@ -327,6 +325,20 @@ class Database:
             connection.execute(statement).fetchall()
         except _FAILURES as error:
             self._fail(error)
+
+    def _check_version(self, connection: Connection) -> None:
+        """Notices that a newer clew has changed the file while this one had it open."""
+        version = int(connection.pragma("user_version"))
+        if version != self._version:
+            raise self._newer(version)
+
+    def _newer(self, version: int) -> SchemaTooNew:
+        return SchemaTooNew(
+            f"{self.path} was written by a newer clew (schema {version}, this one knows "
+            f"{_newest(self.schema)}); it is only read",
+            hint="Update clew.",
+            path=str(self.path),
+        )
 
     def _no_store(self) -> StoreDamaged:
         return StoreDamaged(
