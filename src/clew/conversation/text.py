@@ -74,7 +74,7 @@ def decode_leniently(data: bytes) -> str:
 
 def mend_surrogates(text: str) -> str:
     """Returns `text` with pairs of surrogates joined and lone ones replaced by U+FFFD."""
-    if not _SURROGATE.search(text):
+    if not has_surrogates(text):
         return text
     joined = _PAIR.sub(lambda m: m.group().encode("utf-16-le", "surrogatepass").decode("utf-16-le"), text)
     return _SURROGATE.sub("\ufffd", joined)
@@ -82,4 +82,10 @@ def mend_surrogates(text: str) -> str:
 
 def has_surrogates(text: str) -> bool:
     """Tells whether `text` holds code points that no UTF-8 can carry."""
-    return _SURROGATE.search(text) is not None
+    if text.isascii():
+        return False
+    try:
+        text.encode()  # many times faster than to search for them
+    except UnicodeEncodeError:
+        return True
+    return False
