@@ -2,8 +2,10 @@
 
 from clew.formats.claude.locate import ClaudeLocate
 from clew.formats.claude.reader import read
+from clew.formats.claude.rebase import rebase
 from clew.formats.claude.records import VERSION
 from clew.formats.claude.resume import ClaudeResume
+from clew.formats.claude.splice import splice
 from clew.formats.claude.writer import write
 from clew.formats.protocol import Format, Traits
 
@@ -15,6 +17,8 @@ FORMAT = Format(
     locate=ClaudeLocate(),
     resume=ClaudeResume(),
     write=write,
+    splice=splice,
+    rebase=rebase,
 )
 
 __all__ = ["FORMAT"]

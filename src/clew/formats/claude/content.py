@@ -7,9 +7,9 @@ import re
 import msgspec
 
 from clew.conversation.model import Call, Image, Kind, Message, Origin, Part, Reasoning, Text
-from clew.conversation.text import JsonString, JsonValue, Lazy, is_empty
+from clew.conversation.text import JsonString, JsonValue, Lazy, is_empty, text_of
 from clew.formats.claude import records as rec
-from clew.formats.claude.said import META, TYPED, is_reminder, sort_text, text_if_marked
+from clew.formats.claude.said import META, TYPED, is_like_ours, is_reminder, sort_text, text_if_marked
 from clew.formats.claude.scan import API_ERROR, QUEUED
 from clew.formats.claude.tree import ASSISTANT, USER, Node
 from clew.formats.marks import Mark, is_invented, is_standin, unguard_text, unwrap_arguments
@@ -230,11 +230,13 @@ def _text_part(source: Lazy, mark: Mark | None) -> Part:
     """Returns a text as a part; in a record of clew's writer its guard is taken off and stand-ins are images."""
     if mark is None or is_empty(source):
         return Text(source)
-    text = text_if_marked(source)
+    if not is_like_ours(source):
+        return Text(source)
+    text = text_of(source)
     if mark.standin and is_standin(text):
         found = _STANDIN_TYPE.search(text)
         return Image(found.group(1) if found else "")
-    return Text(unguard_text(text)) if text.startswith("\\") else Text(source)
+    return Text(unguard_text(text))
 
 
 def _image(raw: msgspec.Raw) -> Image:

@@ -80,7 +80,7 @@ def make_ending(
         hint=hint,
         own=own,
         before=before.uuid if before is not None else (old.before if old else ""),
-        reply=_reply_before(tree, place) or (old.reply if old and place == 0 else ""),
+        reply=_reply_before(tree, place) or (old.reply if old else ""),
         leaf=tree.nodes[tree.leaf].uuid,
         cwd=session.cwd,
         title=session.title,

@@ -94,6 +94,19 @@ def _texts(value: object) -> tuple[str, ...]:
     return tuple(item for item in cast(list[object], value) if isinstance(item, str)) if isinstance(value, list) else ()
 
 
+def last_state(source: Source) -> State:
+    """Returns what a file ends with, for a writer that goes on behind it."""
+    reading = _Reading(source)
+    scan, leaf = reading.scan, reading.tree.leaf
+    return State(
+        own=reading.own,
+        leaf=scan.nodes[leaf].uuid if leaf >= 0 else "",
+        entrypoint=scan.entrypoint,
+        branch=scan.branch,
+        has_prompts=scan.has_prompts,
+    )
+
+
 def _read_whole(source: Source) -> Session:
     reading = _Reading(source)
     tree = reading.tree
@@ -215,8 +228,8 @@ def _report(reading: _Reading, context: Normal, history: Normal) -> None:
     for found in reading.tree.breaks:
         node = nodes[found.node]
         if node.wanted is None:
-            silent += 1
-            if silent == 1:
+            silent += found.joined >= 0
+            if silent == 1 and found.joined >= 0:
                 add(node.record, node.line, "broken link", "records that name no parent are taken in file order", False)
             continue
         earlier = nodes[found.joined].record if found.joined >= 0 else -1

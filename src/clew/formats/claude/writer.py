@@ -18,7 +18,16 @@ from clew.conversation.model import Call, Group, Image, Message, Part, Reasoning
 from clew.conversation.text import is_empty, mend_surrogates, size_hint
 from clew.formats.claude import records as rec
 from clew.formats.claude.folder import stream_path
-from clew.formats.claude.said import COMPACT, META, TRANSCRIPT, is_reminder, sort_text, text_if_marked
+from clew.formats.claude.said import (
+    COMPACT,
+    LOOK_WRITING,
+    META,
+    TRANSCRIPT,
+    is_like_ours,
+    is_reminder,
+    sort_text,
+    text_if_marked,
+)
 from clew.formats.claude.spelling import can_hold, escape_separators, spell, string_pieces
 from clew.formats.marks import INVENTED, CallIds, Mark, Names, guard_text, standin_text, wrap_arguments
 from clew.formats.protocol import WriteOptions, Written, WrittenFile
@@ -39,12 +48,14 @@ class Envelope(msgspec.Struct, frozen=True):
     names: tuple[str, ...] = ()
     origin: str = ""
     has_prompts: bool = True
+    first: int = 0
+    """How many records stand before: names of fresh ids go on from there, so that no two are ever the same."""
 
 
 def write(messages: Sequence[Message], options: WriteOptions) -> Written:
     """Writes a conversation in normal form as a new session of the folder `options.cwd` (a real path)."""
     envelope = Envelope(
-        options.session_id, options.cwd, rec.VERSION, "cli", "HEAD", origin=options.origin, names=_names(messages)
+        options.session_id, options.cwd, rec.VERSION, "cli", "HEAD", origin=options.origin, names=call_names(messages)
     )
 
     def chunks() -> Pieces:
@@ -55,7 +66,8 @@ def write(messages: Sequence[Message], options: WriteOptions) -> Written:
     return Written(options.session_id, (WrittenFile(path, chunks),), losses, invented)
 
 
-def _names(messages: Sequence[Message]) -> tuple[str, ...]:
+def call_names(messages: Sequence[Message]) -> tuple[str, ...]:
+    """Returns the names of all calls, each once."""
     return tuple(dict.fromkeys(call.name for message in messages for call in message.calls))
 
 
@@ -65,8 +77,8 @@ class Writing:
     def __init__(self, messages: Sequence[Message], options: WriteOptions, envelope: Envelope) -> None:
         self.messages, self.options, self.envelope = messages, options, envelope
         self.parent = envelope.parent
-        self.count = 0
-        self.replies = 0
+        self.count = envelope.first
+        self.replies = envelope.first
         self.time_ms = options.now_ms
         self.last_prompt = ""
         self.origin = envelope.origin
@@ -82,13 +94,13 @@ class Writing:
             )
         )
 
-    def pieces(self, open_calls: Sequence[Call] = ()) -> Pieces:
+    def pieces(self, open_calls: Sequence[tuple[Call, str]] = ()) -> Pieces:
         """Yields the records; first the made-up answers to calls that a prefix left open."""
         first = next((m.time_ms for m in self.messages if m.time_ms is not None), None)
-        if first is not None and not open_calls:
+        if first is not None:
             self.time_ms = first
-        for call in open_calls:
-            yield from self._invented(call.id, self.parent)
+        for _, written in open_calls:
+            yield from self._invented(written, "")
         for group in group_messages(self.messages):
             if group.head.role == "assistant":
                 yield from self._reply(group)
@@ -273,11 +285,7 @@ class Cover:
 
 
 def _is_lookalike(part: Part) -> bool:
-    """Tells whether a text begins as a sentence of clew does, guarded or not."""
-    if type(part) is not Text:
-        return False
-    text = text_if_marked(part.source)
-    return text.lstrip("\\").startswith("[clew: ")
+    return type(part) is Text and is_like_ours(part.source)
 
 
 def _image_block(part: Image) -> Pieces:
@@ -295,7 +303,7 @@ def _native_flags(message: Message) -> tuple[int, bytes]:
         return 0, b""
     if message.kind == "summary":
         return COMPACT | TRANSCRIPT, b',"isVisibleInTranscriptOnly":true,"isCompactSummary":true'
-    text = text_if_marked(message.parts[0].source) if _is_one_text(message) else ""  # type: ignore[union-attr]
+    text = text_if_marked(message.parts[0].source, LOOK_WRITING) if _is_one_text(message) else ""  # type: ignore[union-attr]
     if text and sort_text(text, 0) == (message.origin, message.kind):
         return 0, b""
     return META, b',"isMeta":true'
@@ -311,7 +319,7 @@ def _is_one_text(message: Message) -> bool:
 
 def _said_mark(message: Message, texts: Sequence[Text], flags: int) -> Mark | None:
     """Returns the mark that a user message needs to come back as said by whom it was said."""
-    known = [text_if_marked(t.source) for t in texts]
+    known = [text_if_marked(t.source, LOOK_WRITING) for t in texts]
     found = sort_text(known[0] if len(known) == 1 else "", flags)
     is_context = any(is_reminder(text) for text in known)
     if message.origin == "user":

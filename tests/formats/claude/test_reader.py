@@ -1,0 +1,610 @@
+"""Reading native sessions: the tree and its leaf, what is context, who said what, what is odd."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from claude_samples import CWD, ID, INVENTED, OTHER, PNG, STANDIN, Native, call, read_data, said, sorts
+
+from clew.conversation.source import SideFile
+from clew.formats.claude.records import read_time, write_time
+
+
+def test_pieces_of_a_reply_and_parallel_results_are_one_group() -> None:
+    n = Native()
+    n.user("go")
+    n.reply("m1", {"type": "thinking", "thinking": "hm", "signature": "x"})
+    n.reply("m1", "text")
+    first = n.reply("m1", call("a", command="1"))
+    second = n.reply("m1", call("b", command="2"))
+    n.result("b", "rb", parent=second)
+    n.result("a", "ra", parent=first, is_error=True)
+    n.reply("m2", "end")
+    session = n.read()
+    assert said(session.messages) == [
+        ("user", "go"),
+        ("assistant", "text"),
+        ("tool", "rb"),
+        ("tool", "ra"),
+        ("assistant", "end"),
+    ]
+    assert [c.arguments for c in session.messages[1].calls] == ['{"command":"1"}', '{"command":"2"}']
+    assert [(m.call_id, m.is_error) for m in session.messages[2:4]] == [("b", False), ("a", True)]
+    assert session.created_by == (0, 1, 5, 6, 7)
+    assert session.messages == session.history
+    assert not session.branches
+    assert not session.damage
+
+
+def test_results_of_many_parallel_calls_are_joined_to_their_message() -> None:
+    n = Native()
+    n.user("go")
+    parents = [n.reply("m1", call(f"c{i}")) for i in range(40)]
+    for i, parent in reversed(list(enumerate(parents))):
+        n.result(f"c{i}", f"r{i}", parent=parent)
+    n.reply("m2", "end")
+    session = n.read()
+    assert len(session.messages) == 43
+    assert not session.branches
+    assert not session.damage
+
+
+@pytest.mark.parametrize("stale", [True, False])
+def test_the_last_prompt_chooses_the_branch(stale: bool) -> None:
+    n = Native()
+    n.user("one")
+    fork = n.reply("m1", "yes")
+    n.user("old way")
+    old = n.reply("m2", "old")
+    n.user("new way", parent=fork)
+    new = n.reply("m3", "new")
+    n.leaf(old if stale else new)
+    session = n.read()
+    taken, left = ("old", "new") if stale else ("new", "old")
+    assert said(session.messages)[-1] == ("assistant", taken)
+    assert [(b.at, said(b.messages)) for b in session.branches] == [
+        (2, [("user", f"{left} way"), ("assistant", left)]),
+    ]
+
+
+def test_without_a_last_prompt_the_last_record_is_the_leaf() -> None:
+    n = Native()
+    n.user("one")
+    fork = n.reply("m1", "yes")
+    n.user("old way")
+    n.user("new way", parent=fork)
+    session = n.read()
+    assert said(session.messages)[-1] == ("user", "new way")
+    n.leaf("unknown")
+    assert n.read().messages == session.messages
+
+
+def test_a_named_leaf_with_a_descendant_at_the_end_gives_way_to_it() -> None:
+    n = Native()
+    n.user("one")
+    middle = n.reply("m1", "yes")
+    n.user("two")
+    n.leaf(middle)
+    assert said(n.read().messages)[-1] == ("user", "two")
+
+
+def test_an_inner_leaf_that_is_named_hides_its_own_children_where_another_branch_is_last() -> None:
+    n = Native()
+    n.user("one")
+    fork = n.reply("m1", "yes")
+    inner = n.user("two")
+    n.reply("m2", "child")
+    n.user("other", parent=fork)
+    n.leaf(inner)
+    session = n.read()
+    assert said(session.messages) == [("user", "one"), ("assistant", "yes"), ("user", "two")]
+    assert [said(b.messages) for b in session.branches] == [[("assistant", "child")], [("user", "other")]]
+    assert [b.at for b in session.branches] == [3, 2]
+
+
+def test_nested_branches_hold_every_message_once() -> None:
+    n = Native()
+    root = n.user("root")
+    a = n.user("a", parent=root)
+    n.user("a1", parent=a)
+    n.user("a2", parent=a)
+    n.user("b", parent=root)
+    session = n.read()
+    assert said(session.messages) == [("user", "root"), ("user", "b")]
+    assert [(b.number, b.at, said(b.messages)) for b in session.branches] == [
+        (1, 1, [("user", "a"), ("user", "a2")]),
+        (2, 1, [("user", "a1")]),
+    ]
+
+
+def test_order_of_lines_and_of_times_does_not_matter() -> None:
+    n = Native()
+    for i in range(6):
+        n.user(f"t{i}", timestamp=f"20{30 - i}-01-01T00:00:00Z")
+    straight = n.read()
+    n.rows.reverse()
+    n.leaf("u6")
+    assert said(n.read().messages) == said(straight.messages)
+    assert not n.read().damage
+
+
+def test_broken_links_are_joined_in_file_order_and_reported() -> None:
+    n = Native()
+    n.user("one")
+    n.reply("m1", "yes")
+    n.user("two", parent="gone")
+    session = n.read()
+    assert said(session.messages) == [("user", "one"), ("assistant", "yes"), ("user", "two")]
+    assert sorts(session) == [("broken link", 2)]
+    assert "gone" in session.damage[0].detail
+    assert session.damage[0].offset == len(b"".join(n.data().splitlines(keepends=True)[:2]))
+
+
+def test_a_link_broken_by_a_lost_record_is_told_once_with_the_loss() -> None:
+    n = Native()
+    n.user("one")
+    n.user("lost")
+    n.user("three")
+    lines = n.data().splitlines(keepends=True)
+    session = read_data(lines[0] + lines[1][:80] + b"\n" + lines[2])
+    assert said(session.messages) == [("user", "one"), ("user", "three")]
+    assert [(d.sort, d.lost) for d in session.damage] == [("not json", True)]
+    assert "record 2 is joined to record 0" in session.damage[0].detail
+
+
+def test_records_that_name_no_parent_follow_each_other() -> None:
+    rows = [
+        {"type": "user", "message": {"role": "user", "content": "one"}},
+        {"type": "assistant", "message": {"role": "assistant", "content": "two"}},
+        {"type": "user", "uuid": "x", "message": {"role": "user", "content": "three"}},
+    ]
+    session = read_data(b"".join(json.dumps(r).encode() + b"\n" for r in rows))
+    assert said(session.messages) == [("user", "one"), ("assistant", "two"), ("user", "three")]
+    assert sorts(session) == [("broken link", 1)]
+
+
+def test_a_root_in_the_middle_cuts_as_the_agent_does_and_the_rest_is_a_branch() -> None:
+    n = Native()
+    n.user("one")
+    n.user("two")
+    n.user("three", parent=None)
+    n.user("four")
+    session = n.read()
+    assert said(session.messages) == [("user", "three"), ("user", "four")]
+    assert [(b.at, said(b.messages)) for b in session.branches] == [(0, [("user", "one"), ("user", "two")])]
+
+
+def test_loops_end() -> None:
+    n = Native()
+    n.user("one", parent="u2")
+    n.user("two", parent="u1")
+    n.user("self", parent="u3")
+    session = n.read()
+    assert {text for _, text in said(session.messages)} | {"self"} == {"one", "two", "self"}
+
+
+def test_a_repeated_uuid_counts_at_its_first_place() -> None:
+    n = Native()
+    n.user("one")
+    n.reply("m1", "yes")
+    n.rows += n.rows[:2]
+    n.last = "u2"
+    n.user("two")
+    session = n.read()
+    assert said(session.messages) == [("user", "one"), ("assistant", "yes"), ("user", "two")]
+    assert sorts(session) == [("repeated record", 2), ("repeated record", 3)]
+    assert not any(d.lost for d in session.damage)
+
+
+def test_records_of_a_stranger_are_left_out_wherever_they_stand() -> None:
+    n = Native()
+    n.user("mine")
+    last = n.reply("m1", "yes")
+    n.user("theirs", parent=None, sessionId=OTHER)
+    n.reply("m9", "no", sessionId=OTHER)
+    session = n.read()
+    assert said(session.messages) == [("user", "mine"), ("assistant", "yes")]
+    assert sorts(session) == [("foreign record", 2), ("foreign record", 3)]
+    assert not session.branches
+    n.user("mine again", parent=last)
+    assert said(n.read().messages)[-1] == ("user", "mine again")
+
+
+def test_a_copied_history_with_its_old_id_is_no_stranger() -> None:
+    n = Native(OTHER)
+    n.user("copied")
+    n.reply("m1", "too")
+    n.session_id = ID
+    n.user("gone on")
+    session = n.read()
+    assert said(session.messages) == [("user", "copied"), ("assistant", "too"), ("user", "gone on")]
+    assert not session.damage
+
+
+@pytest.mark.parametrize("recorded", [OTHER, ...])
+def test_the_name_of_the_file_rules_over_the_recorded_id(recorded: object) -> None:
+    n = Native()
+    n.user("one", sessionId=recorded)
+    n.user("two", sessionId=recorded)
+    session = n.read()
+    assert session.id == ID
+    assert len(session.messages) == 2
+    assert not session.damage
+
+
+def test_a_compaction_leaves_the_history_and_cuts_the_context() -> None:
+    n = Native()
+    n.user("one")
+    last = n.reply("m1", "yes")
+    n.add("system", subtype="compact_boundary", parent=None, logicalParentUuid=last)
+    n.user("sum", isCompactSummary=True, isVisibleInTranscriptOnly=True)
+    n.user("two")
+    session = n.read()
+    assert [(m.text, m.origin, m.kind) for m in session.messages] == [("sum", "agent", "summary"), ("two", "user", "")]
+    assert said(session.history) == [("user", "one"), ("assistant", "yes"), ("user", "sum"), ("user", "two")]
+    assert [b.at for b in session.boundaries] == [2]
+    assert not session.damage
+
+
+def test_the_last_of_two_compactions_counts() -> None:
+    n = Native()
+    n.user("one")
+    n.add("system", subtype="compact_boundary", parent=None, logicalParentUuid="u1")
+    n.user("sum1", isCompactSummary=True)
+    n.add("system", subtype="compact_boundary", parent=None, logicalParentUuid="u3")
+    n.user("sum2", isCompactSummary=True)
+    session = n.read()
+    assert said(session.messages) == [("user", "sum2")]
+    assert said(session.history) == [("user", "one"), ("user", "sum1"), ("user", "sum2")]
+    assert [b.at for b in session.boundaries] == [1, 2]
+
+
+def test_a_boundary_that_names_nothing_is_joined_in_file_order() -> None:
+    n = Native()
+    n.user("one")
+    n.add("system", subtype="compact_boundary", parent=None)
+    n.user("sum", isCompactSummary=True)
+    assert said(n.read().history) == [("user", "one"), ("user", "sum")]
+    n.rows[1]["parentUuid"] = "u1"
+    assert said(n.read().messages) == [("user", "sum")]
+
+
+@pytest.mark.parametrize("form", ["messages", "segment"])
+def test_what_a_compaction_preserved_stands_behind_the_summary(form: str) -> None:
+    n = Native()
+    n.user("one")
+    n.user("two")
+    n.reply("m1", "kept")
+    messages = {"anchorUuid": "u5", "uuids": ["u2", "u3"], "allUuids": ["u2", "u3"]}
+    segment = {"headUuid": "u2", "anchorUuid": "u5", "tailUuid": "u3"}
+    meta = {"preservedMessages": messages} if form == "messages" else {"preservedSegment": segment}
+    n.add("system", subtype="compact_boundary", parent=None, logicalParentUuid="u3", compactMetadata=meta)
+    n.user("sum", isCompactSummary=True)
+    n.user("three")
+    session = n.read()
+    assert [m.text for m in session.messages] == ["sum", "two", "kept", "three"]
+    assert session.created_by == (4, 1, 2, 5)
+    assert [m.text for m in session.history] == ["one", "two", "kept", "sum", "three"]
+
+
+def test_helpers_inline_are_branches_and_never_the_context() -> None:
+    n = Native()
+    n.user("go")
+    n.reply("m1", call("a", "Task"))
+    n.add("user", message={"role": "user", "content": "task"}, isSidechain=True, parent=None)
+    n.reply("h1", "helper says", isSidechain=True)
+    n.result("a", "report", parent="u2")
+    session = n.read()
+    assert said(session.messages) == [("user", "go"), ("assistant", ""), ("tool", "report")]
+    assert [(b.at, said(b.messages)) for b in session.branches] == [
+        (3, [("user", "task"), ("assistant", "helper says")])
+    ]
+    assert not session.helper
+
+
+def test_a_helpers_own_file_is_its_conversation_and_names_its_parent() -> None:
+    n = Native()
+    n.user("task", isSidechain=True, agentId="a1")
+    n.reply("h1", "done", isSidechain=True)
+    path = f"projects/-home-dev1-work-shop/{ID}/subagents/agent-a1.jsonl"
+    session = n.read(path=path, hint="agent-a1")
+    assert said(session.messages) == [("user", "task"), ("assistant", "done")]
+    assert session.helper
+    assert session.id == "agent-a1"
+    assert [(r.relation, r.session_id) for r in session.references] == [("helper_of", ID)]
+    side = (SideFile(path, 0o600, 1, bytes),)
+    main = n.read(side=side)
+    assert ("helper", "agent-a1") in [(r.relation, r.session_id) for r in main.references]
+
+
+def test_a_fork_names_the_session_that_its_replies_were_asked_in() -> None:
+    n = Native()
+    n.user("one")
+    n.reply("m1", "two", requestSessionId=OTHER)
+    assert [(r.relation, r.session_id) for r in n.read().references] == [("forked", OTHER)]
+
+
+REMINDER = "<system-reminder>\nmind the gap\n</system-reminder>"
+
+
+def test_reminders_of_the_agent_are_context_and_quoted_ones_are_not() -> None:
+    n = Native()
+    n.user(REMINDER, isMeta=True)
+    n.user([{"type": "text", "text": REMINDER}, {"type": "text", "text": "typed"}])
+    n.user(REMINDER)
+    n.user(REMINDER, promptSource="typed")
+    n.user(f"why {REMINDER}?")
+    n.user(f"{REMINDER}\nwhy?")
+    n.user(f"{REMINDER}\n{REMINDER}\n", isMeta=True)
+    session = n.read()
+    assert [m.text for m in session.messages] == ["typed", REMINDER, f"why {REMINDER}?", f"{REMINDER}\nwhy?"]
+    assert {m.origin for m in session.messages} == {"user"}
+    assert not session.damage
+
+
+@pytest.mark.parametrize(
+    ("content", "more", "origin", "kind"),
+    [
+        ("hello", {}, "user", ""),
+        ("[Request interrupted by user]", {}, "agent", "interruption"),
+        ("[Request interrupted by user for tool use]", {}, "agent", "interruption"),
+        ("[Request interrupted by user]", {"promptSource": "typed"}, "user", ""),
+        ("I saw [Request interrupted by user]", {}, "user", ""),
+        ("<command-name>/init</command-name>\n<command-args></command-args>", {}, "agent", "command"),
+        ("<local-command-stdout>x</local-command-stdout>", {}, "agent", "command"),
+        ("<local-command-caveat>x</local-command-caveat>", {"isMeta": True}, "agent", "command"),
+        ("<bash-input>ls</bash-input>", {}, "agent", "command"),
+        ("<command-name>/x</command-name> is what I typed", {}, "user", ""),
+        ("<task-notification>\nx\n</task-notification>", {}, "agent", "notice"),
+        ("done", {"origin": {"kind": "task-notification"}}, "agent", "notice"),
+        ("[Image: source: /tmp/1.png]", {"isMeta": True}, "agent", "notice"),
+        ("a summary", {"isCompactSummary": True}, "agent", "summary"),
+    ],
+)
+def test_who_said_it(content: str, more: dict[str, object], origin: str, kind: str) -> None:
+    n = Native()
+    n.user(content, **more)
+    n.user([{"type": "text", "text": content}], **more)
+    session = n.read()
+    assert [(m.text, m.origin, m.kind) for m in session.messages] == [(content, origin, kind)] * 2
+
+
+def test_what_a_command_expands_to_is_of_the_command() -> None:
+    n = Native()
+    n.user("<command-message>init</command-message>\n<command-name>/init</command-name>")
+    n.user([{"type": "text", "text": "Please look around."}], isMeta=True)
+    n.reply("m1", "yes")
+    n.user("Continue from where you left off.", isMeta=True)
+    assert [m.kind for m in n.read().messages] == ["command", "command", "", "notice"]
+
+
+def test_what_was_said_while_the_model_was_busy_is_a_message() -> None:
+    n = Native()
+    n.user("go")
+    n.reply("m1", call("a"))
+    n.result("a", "r")
+    n.add("attachment", attachment={"type": "queued_command", "prompt": "also this", "commandMode": "prompt"})
+    blocks = [{"type": "text", "text": "see"}, {"type": "image", "source": {"type": "url", "url": "https://x/y"}}]
+    n.add("attachment", attachment={"type": "queued_command", "prompt": blocks})
+    told = {"type": "queued_command", "prompt": "job done", "commandMode": "task-notification"}
+    n.add("attachment", attachment=told)
+    n.add("attachment", attachment={"type": "file", "content": "queued_command"})
+    n.reply("m2", "fine")
+    session = n.read()
+    assert [(m.role, m.text, m.origin, m.kind, len(m.images)) for m in session.messages[3:]] == [
+        ("user", "also this", "user", "", 0),
+        ("user", "see", "user", "", 1),
+        ("user", "job done", "agent", "notice", 0),
+        ("assistant", "fine", "model", "", 0),
+    ]
+
+
+def test_notes_of_failed_requests_and_fillers_are_not_what_the_model_said() -> None:
+    n = Native()
+    n.user("go")
+    n.reply("x1", "API Error: 529", model="<synthetic>", isApiErrorMessage=True)
+    n.reply("x2", "No response requested.", model="<synthetic>")
+    n.user("again")
+    n.reply("m1", "No response requested.")
+    session = n.read()
+    assert said(session.messages) == [("user", "go"), ("user", "again"), ("assistant", "No response requested.")]
+    assert session.model == "claude-opus-5-5"
+
+
+def test_shapes_of_results() -> None:
+    n = Native()
+    n.user("go")
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
+    shapes: list[object] = ["text", "", [], ..., [{"type": "text", "text": "a"}, image, {"type": "text", "text": "b"}]]
+    for i, shape in enumerate(shapes):
+        n.reply(f"m{i}", call(f"c{i}"))
+        block = {"type": "tool_result", "tool_use_id": f"c{i}", "content": shape}
+        n.user([{k: v for k, v in block.items() if v is not ...}])
+    results = [m for m in n.read().messages if m.role == "tool"]
+    assert [(m.text, len(m.images)) for m in results] == [("text", 0), ("", 0), ("", 0), ("", 0), ("ab", 1)]
+    assert results[-1].images[0].data == PNG
+    assert results[-1].images[0].media_type == "image/png"
+
+
+def test_results_with_a_text_in_one_record_stay_two_things() -> None:
+    n = Native()
+    n.user("go")
+    n.reply("m1", call("a"))
+    n.user(
+        [
+            {"type": "tool_result", "tool_use_id": "a", "content": "denied", "is_error": True},
+            {"type": "text", "text": "[Request interrupted by user for tool use]"},
+        ]
+    )
+    session = n.read()
+    assert [(m.role, m.text, m.kind) for m in session.messages[2:]] == [
+        ("tool", "denied", ""),
+        ("user", "[Request interrupted by user for tool use]", "interruption"),
+    ]
+
+
+def test_a_result_without_a_call_is_reported_and_no_message() -> None:
+    n = Native()
+    n.user("go")
+    n.result("nobody", "r")
+    n.reply("m1", call("a"))
+    n.result("a", "r1")
+    n.result("a", "r2")
+    session = n.read()
+    assert said(session.messages) == [("user", "go"), ("assistant", ""), ("tool", "r1")]
+    assert sorts(session) == [("stray result", 1), ("stray result", 4)]
+
+
+def test_arguments_stay_as_they_are_spelled() -> None:
+    n = Native()
+    n.user("go")
+    data = n.data()
+    block = '{"type":"tool_use","id":"a","name":"Grep","input":{"n":1.50,"big":9007199254740993,"neg":-0.0}}'
+    line = (
+        '{"parentUuid":"u1","uuid":"x","type":"assistant","message":{"role":"assistant","content":[' + block + "]}}\n"
+    )
+    (found,) = read_data(data + line.encode()).messages[1].calls
+    assert found.arguments == '{"n":1.50,"big":9007199254740993,"neg":-0.0}'
+
+
+def test_odd_blocks_cost_nothing_but_themselves_and_are_counted() -> None:
+    n = Native()
+    n.user([{"type": "text", "text": "a"}, {"type": "document", "source": {}}, 7, {"type": "text"}, {"type": ["x"]}])
+    n.reply("m1", {"type": "server_tool_use"}, "b", {"type": "tool_use", "id": 5, "name": None})
+    session = n.read()
+    assert said(session.messages) == [("user", "a"), ("assistant", "b")]
+    assert [(c.id, c.name, c.arguments) for c in session.messages[1].calls] == [("", "", "")]
+    assert {loss.what: loss.count for loss in session.losses} == {
+        "documents": 1,
+        "content blocks of an unknown kind": 2,
+    }
+
+
+def test_odd_members_cost_no_record() -> None:
+    n = Native()
+    n.user("one", timestamp=17, version=None, cwd=4, sessionId=["x"], isMeta="yes", origin="?", clew=[1])
+    n.reply("m1", "two", timestamp={"a": 1}, requestId=5, entrypoint=7, gitBranch=None)
+    n.note(type="last-prompt", leafUuid=5)
+    n.note(type="custom-title", customTitle=None)
+    n.note(type=7)
+    n.note(type="assistant", message="?")
+    session = n.read()
+    assert said(session.messages) == [("user", "one"), ("assistant", "two")]
+    assert not [d for d in session.damage if d.sort != "broken link"]
+
+
+def test_lone_surrogates_and_bad_bytes_are_replaced_and_named() -> None:
+    n = Native()
+    n.user("ok SIGN")
+    n.reply("m1", "fine")
+    session = read_data(n.data().replace(b"SIGN", b"\\ud83d"))
+    assert session.messages[0].text == "ok \ufffd"
+    broken = read_data(n.data().replace(b"SIGN", b"\xff"))
+    assert broken.messages[0].text == "ok \ufffd"
+
+
+def test_titles_models_times_and_the_folder() -> None:
+    n = Native()
+    n.note(type="summary", summary="of another", leafUuid="gone")
+    n.user("one", timestamp="2026-09-10T09:00:00+02:00")
+    n.reply("m1", "two", model="m-1", requestId="r", timestamp=1_788_998_400)
+    n.reply("m2", "three", model="m-2", cwd="/home/dev1/work/shop/sub")
+    n.note(type="summary", summary="old title", leafUuid="u3")
+    session = n.read()
+    assert (session.title, session.model, session.provider) == ("old title", "m-2", "anthropic")
+    assert (session.cwd, session.version) == (CWD, "2.1.332")
+    assert session.created_ms == 1_789_023_600_000
+    n.note(type="ai-title", aiTitle="made", sessionId=ID)
+    assert n.read().title == "made"
+    n.note(type="custom-title", customTitle="chosen", sessionId=ID)
+    n.note(type="custom-title", customTitle="chosen again", sessionId=ID)
+    assert n.read().title == "chosen again"
+
+
+def test_the_folder_is_the_recorded_one_that_the_place_is_named_after() -> None:
+    n = Native(cwd="/home/dev1/elsewhere")
+    n.user("one")
+    n.cwd = CWD
+    n.user("two")
+    assert n.read().cwd == CWD
+    assert n.read(path="x.jsonl").cwd == "/home/dev1/elsewhere"
+
+
+def test_empty_sessions() -> None:
+    n = Native()
+    n.note(type="file-history-snapshot", messageId="x", snapshot={})
+    n.note(type="summary", summary="Some title", leafUuid="gone")
+    for data in (b"", b"\n", n.data()):
+        session = read_data(data)
+        assert session.messages == ()
+        assert not session.damage
+        assert session.ending is None
+    assert read_data(n.data()).title == ""
+
+
+def test_an_unfinished_line_is_no_damage_while_it_grows() -> None:
+    n = Native()
+    n.user("one")
+    n.user("two")
+    assert sorts(read_data(n.data()[:-30])) == [("torn tail", 1)]
+    growing = read_data(n.data()[:-30], growing=True)
+    assert sorts(growing) == [("still being written", 1)]
+    assert said(growing.messages) == [("user", "one")]
+
+
+def test_sentences_of_clew_in_a_native_session_are_what_they_say() -> None:
+    n = Native()
+    n.user(STANDIN)
+    n.user("\\" + STANDIN)
+    n.reply("m1", INVENTED, call("a", clew_text="x"))
+    n.result("a", INVENTED)
+    session = n.read()
+    assert [m.text for m in session.messages] == [STANDIN, "\\" + STANDIN, INVENTED, INVENTED]
+    assert session.messages[2].calls[0].arguments == '{"clew_text": "x"}'.replace(" ", "")
+
+
+def test_a_made_up_answer_is_known_without_its_mark() -> None:
+    n = Native()
+    n.user("go")
+    n.reply("m1", call("a"))
+    n.result("a", INVENTED, is_error=True)
+    assert said(n.read().messages) == [("user", "go"), ("assistant", "")]
+
+
+@pytest.mark.parametrize(
+    ("value", "ms"),
+    [
+        ("2026-09-10T09:00:00.123Z", 1_789_030_800_123),
+        ("2026-09-10T11:00:00+02:00", 1_789_030_800_000),
+        ("2026-09-10 09:00:00", 1_789_030_800_000),
+        ("2026-09-10T09:00Z", 1_789_030_800_000),
+        ("2026-09-10T09:00:00.123456789-0030", 1_789_032_600_123),
+        (1_789_030_800, 1_789_030_800_000),
+        (1_789_030_800.5, 1_789_030_800_500),
+        (1_789_030_800_123, 1_789_030_800_123),
+        ("2016-12-31T23:59:60Z", 1_483_228_799_000),
+        ("yesterday", None),
+        ("2026-13-10T09:00:00Z", None),
+        ("-0001-01-01T00:00:00Z", None),
+        ("٢٠٢٦-09-10T09:00:00Z", None),
+        (None, None),
+        (True, None),
+        (0, None),
+        (float("nan"), None),
+        (1e300, None),
+        ([], None),
+    ],
+)
+def test_times(value: object, ms: int | None) -> None:
+    assert read_time(value) == ms
+
+
+@pytest.mark.parametrize("ms", [0, 1, -1, 1_789_030_800_123, -62_135_596_800_000, 253_402_300_799_999])
+def test_times_come_back(ms: int) -> None:
+    assert read_time(write_time(ms)) == ms
+
+
+def test_times_out_of_the_calendar_are_clamped() -> None:
+    assert write_time(10**20) == "9999-12-31T23:59:59.999Z"
+    assert write_time(-(10**20)) == "0001-01-01T00:00:00.000Z"
