@@ -17,14 +17,11 @@ from clew.conversation.source import Buffer, Records, Session, Stream
 from clew.formats.codex import compressed
 from clew.formats.codex.items import CALLS
 from clew.formats.codex.lines import (
-    Json,
-    Line,
     Rows,
     answer_line,
     count_losses,
     count_unanswered,
     encode_line,
-    spoken,
 )
 from clew.formats.codex.records import (
     LINE,
@@ -35,7 +32,7 @@ from clew.formats.codex.records import (
     decode_text,
 )
 from clew.formats.codex.records import Line as Stored
-from clew.formats.codex.writer import conversation_lines
+from clew.formats.codex.turns import Turns
 from clew.formats.jsonl import JsonLines
 from clew.formats.protocol import WriteOptions, Written, WrittenFile
 
@@ -141,97 +138,9 @@ def _added(
     if len(data) and data[-1] != 0x0A:
         yield b"\n"
     rows = Rows(messages, model=prefix.model, taken=tail.ids)
-    lines: Iterator[Line]
-    if tail.ordinal is None:
-        lines = conversation_lines(messages, rows, listed=True)
-    else:
-        lines = _Turns(prefix.id, tail.turn, options).lines(messages, rows)
+    paginated = tail.ordinal is not None
+    turns = Turns(rows, options, prefix.id, paginated=paginated, turn=tail.turn, listed=True)
     ordinal = tail.ordinal
-    for line in chain((answer_line(call.id, call.type) for call in tail.open), lines):
+    for line in chain((answer_line(call.id, call.type) for call in tail.open), turns.lines(messages)):
         ordinal = None if ordinal is None else ordinal + 1
         yield encode_line(line, options.now_ms, ordinal)
-
-
-class _Turns:
-    """The lines of a conversation in paginated mode: each turn of the user's begins and ends."""
-
-    def __init__(self, thread_id: str, turn: str, options: WriteOptions) -> None:
-        self.thread_id, self.turn, self.options = thread_id, turn, options
-        self.count = 0
-        self.last = ""
-
-    def lines(self, messages: Sequence[Message], rows: Rows) -> Iterator[Line]:
-        for message in messages:
-            if message.role == "tool":
-                line = rows.of_result(message)
-                if line is not None:
-                    yield line
-                continue
-            yield from rows.invented(message.time_ms)
-            if message.role == "user":
-                yield from self._user(message, rows)
-            else:
-                yield from self._assistant(message, rows)
-        yield from rows.invented(None)
-        yield from self._end(None)
-
-    def _user(self, message: Message, rows: Rows) -> Iterator[Line]:
-        if message.origin == "user" or not self.turn:
-            yield from self._end(message.time_ms)
-            yield from self._begin(message.time_ms)
-        yield rows.of_user(message)
-        if message.origin == "user":
-            content: list[Json] = [{"type": "text", "text": message.text, "text_elements": ()}]
-            yield self._item({"type": "UserMessage", "id": self._new_id(), "content": content}, message.time_ms)
-
-    def _assistant(self, message: Message, rows: Rows) -> Iterator[Line]:
-        if not self.turn:
-            yield from self._begin(message.time_ms)
-        for line in rows.of_assistant(message):
-            text = spoken(line)
-            if text:
-                self.last = text
-                content = [{"type": "Text", "text": text}]
-                yield self._item({"type": "AgentMessage", "id": self._new_id(), "content": content}, line.time_ms)
-            yield line
-
-    def _new_id(self) -> str:
-        self.count += 1
-        return self.options.new_id(f"item {self.count}")
-
-    def _seconds(self, time_ms: int | None) -> int:
-        return (self.options.now_ms if time_ms is None else time_ms) // 1000
-
-    def _begin(self, time_ms: int | None) -> Iterator[Line]:
-        self.count += 1
-        self.turn, self.last = self.options.new_id(f"turn {self.count}"), ""
-        payload: Json = {
-            "type": "task_started",
-            "turn_id": self.turn,
-            "started_at": self._seconds(time_ms),
-            "model_context_window": None,
-            "collaboration_mode_kind": "default",
-        }
-        yield Line("event_msg", payload, time_ms=time_ms)
-
-    def _end(self, time_ms: int | None) -> Iterator[Line]:
-        if not self.turn:
-            return
-        payload: Json = {
-            "type": "task_complete",
-            "turn_id": self.turn,
-            "last_agent_message": self.last or None,
-            "completed_at": self._seconds(time_ms),
-        }
-        self.turn = ""
-        yield Line("event_msg", payload, time_ms=time_ms)
-
-    def _item(self, item: Json, time_ms: int | None) -> Line:
-        payload: Json = {
-            "type": "item_completed",
-            "thread_id": self.thread_id,
-            "turn_id": self.turn,
-            "item": item,
-            "completed_at_ms": self.options.now_ms if time_ms is None else time_ms,
-        }
-        return Line("event_msg", payload, time_ms=time_ms)
