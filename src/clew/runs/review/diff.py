@@ -6,6 +6,7 @@ come from git's raw listing, never from patch headers, so any file name is safe.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import stat
@@ -16,7 +17,7 @@ from typing import Literal
 from msgspec import Struct
 
 from clew.errors import ClewError
-from clew.runs.review.git import CommitId, Git, TreeId, empty_tree, find_head
+from clew.runs.review.git import CommitId, Git, TreeId, copied_index, empty_tree, find_head
 
 Status = Literal["added", "changed", "deleted", "renamed", "copied", "unmerged"]
 
@@ -98,9 +99,11 @@ def changes_staged(git: Git) -> tuple[Change, ...]:
 def changes_in_worktree(git: Git) -> tuple[Change, ...]:
     """Returns what differs from the commit that is checked out: staged, unstaged and untracked, with its contents."""
     base = find_head(git) or empty_tree(git)
-    # `git diff` and not diff-index: only it looks at the contents where nothing but a time stamp moved.
-    raw = git.run("diff", *_FORMAT, "--raw", "-z", base, "--")
-    tracked = _join(_entries(raw), git.run("diff", *_FORMAT, "-p", base, "--"))
+    # `git diff` and not diff-index: only it looks at the contents where nothing but a time stamp moved. It writes what
+    # it found out back to the index, so it is given a copy.
+    with copied_index(git) as index:
+        raw = git.run("diff", *_FORMAT, "--raw", "-z", base, "--", extra=index)
+        tracked = _join(_entries(raw), git.run("diff", *_FORMAT, "-p", base, "--", extra=index))
     listed = git.run("ls-files", "--others", "--exclude-standard", "-z")
     found = [_with_content(git, change) for change in tracked]
     found += [change for name in listed.split(b"\0") if name and (change := _untracked(git, name)) is not None]
@@ -134,7 +137,7 @@ def _entries(raw: bytes) -> list[_Entry]:
 
 def _join(entries: Iterable[_Entry], patch: bytes) -> tuple[Change, ...]:
     starts = [match.start() for match in _START.finditer(patch)]
-    chunks = [patch[start:end] for start, end in zip(starts, [*starts[1:], len(patch)], strict=True)]
+    chunks = [patch[start:end] for start, end in itertools.pairwise([*starts, len(patch)])]
     found: list[Change] = []
     place = 0
     for entry in entries:

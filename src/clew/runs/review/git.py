@@ -6,8 +6,12 @@ prompts or lazy fetches. The environment is handed in, and what it says about an
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NewType
 
@@ -38,7 +42,7 @@ _SETTINGS = (
     "core.quotePath=false",
     "core.attributesFile=/dev/null",
     "diff.suppressBlankEmpty=false",
-    "diff.orderFile=",
+    "diff.orderFile=/dev/null",
 )
 _OPTIONS = tuple(part for setting in _SETTINGS for part in ("-c", setting))
 
@@ -213,3 +217,43 @@ def blob_sizes(git: Git, blobs: Sequence[str]) -> dict[str, int]:
         if size.isdecimal():
             sizes[name] = int(size)
     return sizes
+
+
+@contextmanager
+def copied_index(git: Git) -> Generator[dict[str, str]]:
+    """Gives, for the block, the variables that make git use a copy of the index; an absent index stays absent."""
+    with tempfile.TemporaryDirectory(prefix="clew-") as folder:
+        copy = Path(folder) / "index"
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copyfile(_git_path(git, "index"), copy)
+        yield {"GIT_INDEX_FILE": str(copy)}
+
+
+def index_tree(git: Git) -> TreeId:
+    """Returns the tree that the index holds; neither the index nor the repository is written to."""
+    with tempfile.TemporaryDirectory(prefix="clew-") as folder:
+        objects = {
+            "GIT_OBJECT_DIRECTORY": folder,
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(_git_path(git, "objects")),
+        }
+        return _write_tree(git, objects)
+
+
+def keep_index_tree(git: Git) -> TreeId:
+    """Returns the tree that the index holds and keeps its objects in the repository; the index stays as it is."""
+    return _write_tree(git, {})
+
+
+def _write_tree(git: Git, objects: Mapping[str, str]) -> TreeId:
+    # `git write-tree` writes back to the index what it worked out, too.
+    with copied_index(git) as index:
+        try:
+            return TreeId(git.run("write-tree", extra={**objects, **index}).decode().strip())
+        except GitFailed as error:
+            raise GitFailed(
+                f"the index of {git.root} cannot be reviewed: {error.message}", hint="Finish the merge first."
+            ) from error
+
+
+def _git_path(git: Git, name: str) -> Path:
+    return git.root / git.run("rev-parse", "--git-path", name).decode("utf-8", "surrogateescape").rstrip("\n")
