@@ -74,7 +74,9 @@ def make_session(size: int) -> bytes:
             result = {"stdout": output, "stderr": "", "interrupted": False, "isImage": False}
             add("user", message={"role": "user", "content": [block]}, toolUseResult=result)
         reply(turn + 10**9, {"type": "text", "text": "Both parts are in order.\n\n" + "So it is. " * 40})
-        rows.append(b'{"type":"last-prompt","leafUuid":"' + str(parent).encode() + b'","sessionId":"' + ID.encode() + b'"}\n')
+        rows.append(
+            b'{"type":"last-prompt","leafUuid":"' + str(parent).encode() + b'","sessionId":"' + ID.encode() + b'"}\n'
+        )
     return b"".join(rows)
 
 

@@ -129,9 +129,7 @@ def reread(written: Written) -> Session:
     return read_data(joined(written), path=written.files[0].path, hint=written.session_id)
 
 
-INVENTED = (
-    "[clew: no result of this call was recorded; its outcome is unknown. Do not assume that it ran or failed.]"
-)
+INVENTED = "[clew: no result of this call was recorded; its outcome is unknown. Do not assume that it ran or failed.]"
 STANDIN = "[clew: an image stands here: image/png, number 1 of this message; this agent cannot hold it.]"
 
 ODD_TEXTS = (

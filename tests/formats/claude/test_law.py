@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 
-from claude_samples import CWD, ID, OTHER, Native, call, conversations, joined, options, read_data, reread, source_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from claude_samples import CWD, ID, OTHER, Native, call, conversations, joined, options, read_data, reread, source_of
 from clew.conversation.canonical import keys_of
 from clew.conversation.groups import group_messages, head_positions
 from clew.conversation.model import Image, Message

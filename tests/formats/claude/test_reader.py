@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from claude_samples import CWD, ID, INVENTED, OTHER, PNG, STANDIN, Native, call, read_data, said, sorts
 
+from claude_samples import CWD, ID, INVENTED, OTHER, PNG, STANDIN, Native, call, read_data, said, sorts
 from clew.conversation.source import SideFile
 from clew.formats.claude.records import read_time, write_time
 

@@ -38,28 +38,26 @@ class Content:
         if node.kind == ASSISTANT:
             self._after_command = False
             return self._reply(node)
-        if node.kind == USER:
-            return self._queued(node) if node.flags & QUEUED else self._user(node)
-        return []
+        return self._user(node) if node.kind == USER else []
 
     # --- assistant ------------------------------------------------------------------------------------------
 
     def _reply(self, node: Node) -> list[Message]:
-        message = rec.read_message(node.message)
-        model = message.model if type(message.model) is str else ""
+        model = node.model if type(node.model) is str else ""
         if model == rec.SYNTHETIC:
             model = ""
-            if node.flags & API_ERROR or _says_only(message.content, _FILLER):
+            if node.flags & API_ERROR or _says_only(node.content, _FILLER):
                 return []
-        elif model:
+        elif model != self.model and model:
             self.model = model
-        reply = message.id if type(message.id) is str else ""
-        mark = rec.read_mark(node.mark)
-        if rec.is_text(message.content):
-            parts: tuple[Part, ...] = (_text_part(JsonString(message.content), mark),)
         else:
-            parts = tuple(self._reply_parts(message.content, mark))
-        return [Message("assistant", parts, "model", "", node.time_ms, model, reply)]
+            model = model and self.model  # one string for all
+        mark = rec.read_mark(node.mark) if node.mark is not None else None
+        if rec.is_text(node.content):
+            parts: tuple[Part, ...] = (_text_part(JsonString(node.content), mark),)
+        else:
+            parts = tuple(self._reply_parts(node.content, mark))
+        return [Message("assistant", parts, "model", "", rec.read_time(node.time), model, node.reply)]
 
     def _reply_parts(self, content: msgspec.Raw, mark: Mark | None) -> list[Part]:
         parts: list[Part] = []
@@ -97,16 +95,17 @@ class Content:
     # --- user -----------------------------------------------------------------------------------------------
 
     def _user(self, node: Node) -> list[Message]:
-        content = rec.read_message(node.message).content
-        mark = rec.read_mark(node.mark)
+        content = node.content
+        mark = rec.read_mark(node.mark) if node.mark is not None else None
+        time = rec.read_time(node.time)
         if rec.is_text(content):
-            return self._said(node, [_text_part(JsonString(content), mark)], mark, is_list=False)
+            return self._said(node, [_text_part(JsonString(content), mark)], mark, time)
         found: list[Message] = []
         parts: list[Part] = []
         for block in rec.read_blocks(content):
             sort = block.type
             if sort == "tool_result":
-                result = self._result(node, block, mark)
+                result = self._result(block, mark, time)
                 if result is not None:
                     found.append(result)
             elif sort == "text":
@@ -116,11 +115,14 @@ class Content:
             else:
                 self._skip("documents" if sort == "document" else "content blocks of an unknown kind")
         if parts:
-            found += self._said(node, parts, mark, is_list=True)
+            found += self._said(node, parts, mark, time)
         return found
 
-    def _said(self, node: Node, parts: list[Part], mark: Mark | None, *, is_list: bool) -> list[Message]:
-        """Returns the message of what was said, without the agent's reminders, with who said it."""
+    def _said(self, node: Node, parts: list[Part], mark: Mark | None, time: int | None) -> list[Message]:
+        """Returns the message of what was said, without the agent's reminders, with who said it.
+
+        What was said while the model was busy comes here too; the agent keeps it as an attachment.
+        """
         texts = [p for p in parts if type(p) is Text]
         if not (mark is not None and (mark.said or mark.origin)):
             typed = node.flags & TYPED and len(texts) == 1
@@ -129,7 +131,7 @@ class Content:
         if not parts:
             return []
         origin, kind = self._sort(node, texts, mark)
-        return [Message("user", tuple(parts), origin, kind, node.time_ms)]
+        return [Message("user", tuple(parts), origin, kind, time)]
 
     def _sort(self, node: Node, texts: list[Text], mark: Mark | None) -> tuple[Origin, Kind]:
         flags = node.flags
@@ -144,29 +146,9 @@ class Content:
         self._after_command = kind == "command"
         return origin, kind
 
-    def _queued(self, node: Node) -> list[Message]:
-        """Returns what was said while the model was busy; the agent keeps it as an attachment."""
-        queued = rec.read_queued(node.message)
-        if queued is None:
-            return []
-        parts: list[Part] = []
-        if rec.is_text(queued.prompt):
-            parts.append(Text(JsonString(queued.prompt)))
-        for block in rec.read_blocks(queued.prompt):
-            if block.type == "text":
-                parts.append(Text(_string(block.text)))
-            elif block.type == "image":
-                parts.append(_image(block.source))
-        if not parts:
-            return []
-        kind = rec.read_origin_kind(queued.origin)
-        if queued.command_mode in (None, "prompt", "bash") and kind in ("", "human", "user"):
-            return [Message("user", tuple(parts), "user", "", node.time_ms)]
-        return [Message("user", tuple(parts), "agent", "notice", node.time_ms)]
-
     # --- results --------------------------------------------------------------------------------------------
 
-    def _result(self, node: Node, block: rec.Block, mark: Mark | None) -> Message | None:
+    def _result(self, block: rec.Block, mark: Mark | None, time: int | None) -> Message | None:
         """Returns a call's result, or None for one that clew's writer had to make up."""
         call_id = block.tool_use_id if type(block.tool_use_id) is str else ""
         failed = block.is_error is True
@@ -186,23 +168,17 @@ class Content:
         if mark is None and failed and type(alone) is Text and is_invented(text_if_marked(alone.source)):
             return None
         call_id = self.renamed.get(call_id, call_id)
-        return Message("tool", tuple(parts), "agent", "", node.time_ms, "", "", call_id, failed)
+        return Message("tool", tuple(parts), "agent", "", time, "", "", call_id, failed)
 
     def _skip(self, what: str) -> None:
         self.skipped[what] = self.skipped.get(what, 0) + 1
-
-
-def reply_id(node: Node) -> str:
-    """Returns the reply id of an assistant node, empty where it has none."""
-    found = rec.read_message(node.message).id
-    return found if type(found) is str else ""
 
 
 def answered_ids(node: Node) -> tuple[str, ...] | None:
     """Returns the ids of the calls that a user node answers; None where it says anything else."""
     if node.flags & QUEUED:
         return None
-    blocks = rec.read_blocks(rec.read_message(node.message).content)
+    blocks = rec.read_blocks(node.content)
     if not blocks or any(block.type != "tool_result" for block in blocks):
         return None
     return tuple(block.tool_use_id if type(block.tool_use_id) is str else "" for block in blocks)

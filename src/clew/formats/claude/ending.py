@@ -8,7 +8,6 @@ import msgspec
 
 from clew.conversation.groups import head_positions
 from clew.conversation.source import Ending, Session, Stream, digest_bytes
-from clew.formats.claude.content import reply_id
 from clew.formats.claude.scan import Scan
 from clew.formats.claude.tree import ASSISTANT, USER, Tree
 
@@ -119,7 +118,7 @@ def _followers(tree: Tree, row: list[int]) -> set[int]:
 def _reply_before(tree: Tree, place: int) -> str:
     for number in reversed(tree.history[:place]):
         if tree.nodes[number].kind == ASSISTANT:
-            return reply_id(tree.nodes[number])
+            return tree.nodes[number].reply
     return ""
 
 

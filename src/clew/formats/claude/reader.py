@@ -18,11 +18,11 @@ from clew.conversation.model import Message
 from clew.conversation.normal import Normal, NormalBuilder
 from clew.conversation.source import Boundary, Branch, Ending, Records, Reference, Session, SideFile, Source, Stream
 from clew.formats.claude import records as rec
-from clew.formats.claude.content import Content, answered_ids, reply_id
+from clew.formats.claude.content import Content, answered_ids
 from clew.formats.claude.ending import State, make_ending, read_state
 from clew.formats.claude.folder import HELPERS, folder_name, folder_of, is_helper_path
 from clew.formats.claude.scan import Scan, scan_stream
-from clew.formats.claude.tree import Tree, Twig, grow_tree, link_nodes
+from clew.formats.claude.tree import ASSISTANT, Tree, Twig, grow_tree, link_nodes
 
 AGENT = "claude"
 
@@ -57,7 +57,7 @@ class _Reading:
         number = scan.sessions.index(self.own) if self.own in scan.sessions else -1
         breaks = link_nodes(scan.nodes, scan.by_uuid, number)
         self.tree = Tree(scan.nodes, scan.by_uuid, breaks=breaks)
-        grow_tree(self.tree, scan.by_uuid.get(scan.named_leaf, -1), self._reply_of, self._answers_of, self._preserved)
+        grow_tree(self.tree, scan.by_uuid.get(scan.named_leaf, -1), self._answers_of, self._preserved)
         self.content = Content()
 
     def _own_id(self) -> str:
@@ -74,14 +74,11 @@ class _Reading:
                 counts[node.session] += 1
         return scan.sessions[max(range(len(counts)), key=lambda n: (counts[n], -n))]
 
-    def _reply_of(self, number: int) -> str:
-        return reply_id(self.tree.nodes[number])
-
     def _answers_of(self, number: int) -> tuple[str, ...] | None:
         return answered_ids(self.tree.nodes[number])
 
     def _preserved(self, number: int) -> tuple[str, tuple[str, ...], str, str]:
-        kept = rec.read_preserved(self.tree.nodes[number].message)
+        kept = rec.read_preserved(self.tree.nodes[number].content)
         uuids = _texts(kept.all_uuids) or _texts(kept.uuids)
         return (_text(kept.anchor_uuid), uuids, _text(kept.head_uuid), _text(kept.tail_uuid))
 
@@ -153,7 +150,7 @@ def _is_plain(reading: _Reading, state: State) -> bool:
         return False
     if any(node.parent < 0 for node in scan.nodes[1:]):
         return False
-    return not state.reply or all(reply_id(n) != state.reply for n in scan.nodes if n.kind == 2)
+    return not state.reply or all(n.reply != state.reply for n in scan.nodes if n.kind == ASSISTANT)
 
 
 def _say(
@@ -172,10 +169,11 @@ def _say(
         found = kept.get(number) if kept is not None else None
         if found is None:
             found = content.pieces(node)
-            heard += len(memoryview(node.message))
-            if release is not None and heard > _RELEASE_EVERY:
-                release()
-                heard = 0
+            if release is not None:
+                heard += len(memoryview(node.content))
+                if heard > _RELEASE_EVERY:
+                    release()
+                    heard = 0
         if keep is not None:
             keep[number] = found
         for message in found:
@@ -297,7 +295,7 @@ def _session(
 def _mark_of(reading: _Reading) -> Callable[[int], str]:
     def origin(number: int) -> str:
         raw = reading.tree.nodes[number].mark
-        mark = rec.read_mark(raw) if memoryview(raw) else None
+        mark = rec.read_mark(raw) if raw is not None else None
         return mark.from_ if mark is not None else ""
 
     return origin

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -23,6 +24,23 @@ SYNTHETIC = "<synthetic>"
 """Names the model of assistant messages that the program made up."""
 
 NONE = msgspec.Raw(b"")
+
+
+class ApiMessage(msgspec.Struct, gc=False):
+    """The `message` of a conversation record: a message of the Messages API."""
+
+    id: Any = None
+    model: Any = None
+    content: msgspec.Raw = NONE
+
+
+class Attachment(msgspec.Struct, gc=False, rename="camel"):
+    """An attachment; of the kind `queued_command` it holds what somebody said while the model was busy."""
+
+    type: Any = None
+    prompt: msgspec.Raw = NONE
+    command_mode: Any = None
+    origin: msgspec.Raw = NONE
 
 
 class Record(msgspec.Struct, gc=False, rename="camel"):
@@ -54,18 +72,9 @@ class Record(msgspec.Struct, gc=False, rename="camel"):
     summary: msgspec.Raw = NONE
     origin: msgspec.Raw = NONE
     compact_metadata: msgspec.Raw = NONE
-    message: msgspec.Raw = NONE
-    attachment: msgspec.Raw = NONE
+    message: ApiMessage | None = None
+    attachment: Attachment | None = None
     clew: msgspec.Raw = NONE
-
-
-class ApiMessage(msgspec.Struct, gc=False):
-    """The `message` of a conversation record: a message of the Messages API."""
-
-    id: Any = None
-    role: Any = None
-    model: Any = None
-    content: msgspec.Raw = NONE
 
 
 class Block(msgspec.Struct, gc=False):
@@ -92,15 +101,6 @@ class ImageSource(msgspec.Struct, gc=False):
     url: Any = None
 
 
-class Queued(msgspec.Struct, gc=False, rename="camel"):
-    """An attachment; of the kind `queued_command` it holds what somebody said while the model was busy."""
-
-    type: Any = None
-    prompt: msgspec.Raw = NONE
-    command_mode: Any = None
-    origin: msgspec.Raw = NONE
-
-
 class OriginKind(msgspec.Struct, gc=False):
     """Who put a user record there, where the record says it."""
 
@@ -124,20 +124,38 @@ class CompactMetadata(msgspec.Struct, gc=False, rename="camel"):
     preserved_segment: msgspec.Raw = NONE
 
 
-RECORDS = msgspec.json.Decoder(Record)
-_MESSAGE = msgspec.json.Decoder(ApiMessage).decode
+class RecordDecoder:
+    """Decodes a line into a record; one whose message or attachment is no object is a record all the same."""
+
+    def decode(self, data: Any) -> Record:
+        """Returns the record; raises msgspec.DecodeError for what is no JSON object."""
+        try:
+            return _RECORD(data)
+        except msgspec.ValidationError:
+            return _decode_odd(bytes(data))
+
+
+def _decode_odd(data: bytes) -> Record:
+    members = _MEMBERS(data)
+    for name in ("message", "attachment"):
+        if name in members and first_byte(members[name]) != 0x7B:
+            del members[name]
+    return _RECORD(msgspec.json.encode(members))
+
+
+RECORDS = RecordDecoder()
+_RECORD = msgspec.json.Decoder(Record).decode
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _BLOCKS = msgspec.json.Decoder(list[Block]).decode
 _BLOCK = msgspec.json.Decoder(Block).decode
 _RAWS = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _SOURCE = msgspec.json.Decoder(ImageSource).decode
-_QUEUED = msgspec.json.Decoder(Queued).decode
 _ORIGIN = msgspec.json.Decoder(OriginKind).decode
 _PRESERVED = msgspec.json.Decoder(Preserved).decode
 _COMPACT = msgspec.json.Decoder(CompactMetadata).decode
 _TEXT = msgspec.json.Decoder(str).decode
 _MARK = msgspec.json.Decoder(Mark).decode
 
-_EMPTY_MESSAGE = ApiMessage()
 _ERRORS = (msgspec.DecodeError, RecursionError)
 
 
@@ -150,14 +168,6 @@ def first_byte(raw: msgspec.Raw) -> int:
 def is_text(raw: msgspec.Raw) -> bool:
     """Tells whether a value is a JSON string."""
     return first_byte(raw) == 0x22
-
-
-def read_message(raw: msgspec.Raw) -> ApiMessage:
-    """Returns a record's message; an empty one where it is none."""
-    try:
-        return _MESSAGE(raw)
-    except _ERRORS:
-        return _EMPTY_MESSAGE
 
 
 def read_blocks(raw: msgspec.Raw) -> list[Block]:
@@ -186,17 +196,6 @@ def read_source(raw: msgspec.Raw) -> ImageSource | None:
         return _SOURCE(raw)
     except _ERRORS:
         return None
-
-
-def read_queued(raw: msgspec.Raw) -> Queued | None:
-    """Returns an attachment if it is something that was said while the model was busy."""
-    if b'"queued_command"' not in bytes(raw):
-        return None
-    try:
-        found = _QUEUED(raw)
-    except _ERRORS:
-        return None
-    return found if found.type == "queued_command" else None
 
 
 def read_origin_kind(raw: msgspec.Raw) -> str:
@@ -257,12 +256,28 @@ def read_time(value: object) -> int | None:
 
     Takes RFC 3339 text with any offset (without one: UTC), and numbers of seconds or milliseconds.
     """
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, (int, float)):
+    if isinstance(value, str):
+        return _text_time(value)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
         return _number_time(value)
-    if not isinstance(value, str):
-        return None
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _minute_ms(text: str) -> int | None:
+    """Returns the beginning of a minute that is spelled as the agent does; a session has few of them."""
+    return _any_time(text + "Z") if len(text) == 16 and text[10] == "T" else None
+
+
+def _text_time(value: str) -> int | None:
+    if len(value) == 24 and value[16] == ":" and value[19] == "." and value[23] == "Z":
+        minute, second, ms = _minute_ms(value[:16]), value[17:19], value[20:23]
+        if minute is not None and second < "60" and (second + ms).isdigit() and value.isascii():
+            return minute + int(second) * 1000 + int(ms)
+    return _any_time(value)
+
+
+def _any_time(value: str) -> int | None:
     match = _ISO.match(value)
     if match is None:
         return None

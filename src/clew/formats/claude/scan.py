@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import msgspec
 
 from clew.conversation.loss import Damage
@@ -13,8 +15,6 @@ from clew.formats.jsonl import JsonLines
 
 API_ERROR = 1 << 8
 QUEUED = 1 << 9
-
-_ALWAYS_FRESH = ("task-notification",)
 
 
 class Scan(msgspec.Struct):
@@ -44,12 +44,14 @@ def scan_stream(
     scan = Scan()
     numbers: dict[str, int] = {}
     nodes, by_uuid, cwds = scan.nodes, scan.by_uuid, scan.cwds
-    lines = JsonLines(records, stream, rec.RECORDS, damage, growing=growing, start=start)
+    decoder = cast("msgspec.json.Decoder[rec.Record]", rec.RECORDS)
+    lines = JsonLines(records, stream, decoder, damage, growing=growing, start=start)
+    unset = msgspec.UNSET
     for number, r in lines:
         if r is None:
             continue
         uuid, sort = r.uuid, r.type
-        speaks = sort in rec.CONVERSATION
+        speaks = sort == "assistant" or sort == "user"
         if not (type(uuid) is str and uuid):
             if not speaks:
                 _note(scan, r)
@@ -59,48 +61,53 @@ def scan_stream(
             scan.repeated.append((number, lines.line))
             continue
         session = r.session_id
-        at = -1
-        if type(session) is str and session:
-            at = numbers.setdefault(session, len(numbers))
-        node = _make_node(r, number, lines.line, uuid, at, helper)
+        at = numbers.setdefault(session, len(numbers)) if type(session) is str and session else -1
+        node = _make_node(r, number, lines.line, uuid, at)
+        node.side = r.is_sidechain is True and not helper
         parent = r.parent_uuid
         if type(parent) is str and parent:
             node.parent = by_uuid.get(parent, -1)
             if node.parent < 0:
                 node.wanted = parent
-        elif (parent is msgspec.UNSET or not uuid) and speaks:
+        elif speaks and (parent is unset or not uuid):
             node.broken = True  # it does not say where it belongs: it goes on from what stands before it
         if uuid:
             by_uuid[uuid] = len(nodes)
         nodes.append(node)
-        if type(r.cwd) is str and r.cwd and r.cwd not in cwds:
+        if type(r.cwd) is str and r.cwd not in cwds:
             cwds[r.cwd] = None
-        if type(r.version) is str and r.version:
-            scan.version = r.version
         if speaks:
-            _note_asked(scan, r)
+            _note_dialect(scan, r)
     scan.sessions = list(numbers)
+    cwds.pop("", None)
     _join_unlinked(nodes)
     return scan
 
 
-def _make_node(r: rec.Record, number: int, line: int, uuid: str, session: int, helper: bool) -> Node:
-    sort, kind, flags, message, logical = r.type, OTHER, 0, rec.NONE, ""
+def _make_node(r: rec.Record, number: int, line: int, uuid: str, session: int) -> Node:
+    sort, kind, flags, reply, content = r.type, OTHER, 0, "", rec.NONE
+    model: object = ""
+    message = r.message
     if sort == "assistant":
-        kind, message = ASSISTANT, r.message
+        kind = ASSISTANT
+        if message is not None:
+            content, model = message.content, message.model
+            if type(message.id) is str:
+                reply = message.id
         if r.is_api_error_message is True:
             flags = API_ERROR
     elif sort == "user":
-        kind, message, flags = USER, r.message, _flags(r)
+        kind, flags = USER, _flags(r)
+        if message is not None:
+            content = message.content
     elif sort == "attachment":
-        if rec.read_queued(r.attachment) is not None:
-            kind, message, flags = USER, r.attachment, QUEUED
+        if r.attachment is not None and r.attachment.type == "queued_command":
+            kind, content, flags = USER, r.attachment.prompt, _queued_flags(r.attachment)
     elif sort == "system" and r.subtype == "compact_boundary":
-        kind, message = BOUNDARY, r.compact_metadata
-        logical = r.logical_parent_uuid if isinstance(r.logical_parent_uuid, str) else ""
-    side = r.is_sidechain is True and not helper
-    time = rec.read_time(r.timestamp)
-    return Node(number, line, kind, uuid, None, logical, session, side, flags, time, message, r.clew)
+        kind, content = BOUNDARY, r.compact_metadata
+        reply = r.logical_parent_uuid if isinstance(r.logical_parent_uuid, str) else ""
+    mark = None if r.clew is rec.NONE else r.clew
+    return Node(number, line, kind, uuid, session, flags, r.timestamp, reply, model, content, mark)
 
 
 def _flags(r: rec.Record) -> int:
@@ -111,9 +118,15 @@ def _flags(r: rec.Record) -> int:
         flags |= TRANSCRIPT
     if type(r.prompt_source) is str or type(r.permission_mode) is str:
         flags |= TYPED
-    if memoryview(r.origin) and rec.read_origin_kind(r.origin) in _ALWAYS_FRESH:
+    if r.origin is not rec.NONE and rec.read_origin_kind(r.origin) == "task-notification":
         flags |= TASK
     return flags
+
+
+def _queued_flags(attachment: rec.Attachment) -> int:
+    kind = rec.read_origin_kind(attachment.origin)
+    typed = attachment.command_mode in (None, "prompt", "bash") and kind in ("", "human", "user")
+    return QUEUED | (TYPED if typed else TASK)
 
 
 def _note(scan: Scan, r: rec.Record) -> None:
@@ -131,20 +144,22 @@ def _note(scan: Scan, r: rec.Record) -> None:
         scan.summaries.append((r.leaf_uuid, rec.read_text(r.summary)))
 
 
-def _note_asked(scan: Scan, r: rec.Record) -> None:
-    if type(r.entrypoint) is str and r.entrypoint:
+def _note_dialect(scan: Scan, r: rec.Record) -> None:
+    if type(r.version) is str:
+        scan.version = r.version
+    if type(r.entrypoint) is str:
         scan.entrypoint = r.entrypoint
     if type(r.git_branch) is str:
         scan.branch = r.git_branch
-    if r.type == "assistant":
-        scan.asked = scan.asked or type(r.request_id) is str
-        if type(r.request_session_id) is str and r.request_session_id and not scan.asked_in:
-            scan.asked_in = r.request_session_id
+    if r.request_id is not None and type(r.request_id) is str:
+        scan.asked = True
+    if r.request_session_id is not None and not scan.asked_in and type(r.request_session_id) is str:
+        scan.asked_in = r.request_session_id
 
 
 def _join_unlinked(nodes: list[Node]) -> None:
     """Where no record of a file names a parent, they follow each other as they stand."""
-    if any(node.parent >= 0 or node.wanted is not None or node.logical for node in nodes):
+    if any(node.parent >= 0 or node.wanted is not None or (node.kind == BOUNDARY and node.reply) for node in nodes):
         return
     for node in nodes[1:]:
         node.broken = True

@@ -9,6 +9,7 @@ Nothing here decodes a message, except where parallel results must be told from 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
@@ -18,23 +19,26 @@ OTHER, USER, ASSISTANT, BOUNDARY = 0, 1, 2, 3
 class Node(msgspec.Struct, gc=False):
     """One record with a place in the tree. `parent` is the position of its parent node, -1 for none.
 
-    `wanted` is the parent's uuid while it is not resolved; `session` the number of the session id it carries (-1:
-    none); `side` tells that a helper said it, inline; `said` and `flags` are the reader's own.
+    `session` is the number of the session id it carries (-1: none); `flags` are the reader's own. `reply` is the
+    reply id of an assistant record, and of a boundary the uuid of what came before it. `content` is what it says,
+    undecoded; of a boundary what it tells of itself. `wanted` is the parent's uuid while it is not resolved; `side`
+    tells that a helper said it, inline.
     """
 
     record: int
     line: int
     kind: int
     uuid: str
-    wanted: str | None
-    logical: str
     session: int
-    side: bool
     flags: int
-    time_ms: int | None
-    message: msgspec.Raw
-    mark: msgspec.Raw
+    time: Any
+    reply: str
+    model: Any
+    content: msgspec.Raw
+    mark: msgspec.Raw | None
     parent: int = -1
+    wanted: str | None = None
+    side: bool = False
     broken: bool = False
     foreign: bool = False
 
@@ -70,9 +74,6 @@ class Tree(msgspec.Struct):
     twigs: list[Twig] = []
     breaks: list[Break] = []
 
-
-ReplyOf = Callable[[int], str]
-"""Gives the reply id of an assistant node, empty where it has none."""
 
 AnswersOf = Callable[[int], tuple[str, ...] | None]
 """Gives the ids of the calls that a user node answers; None where the node says anything else as well."""
@@ -121,7 +122,7 @@ def _find_foreign(nodes: list[Node], by_uuid: dict[str, int], own: int) -> None:
         return at
 
     for number, node in enumerate(nodes):
-        for other in (node.parent, by_uuid.get(node.logical, -1) if node.logical else -1):
+        for other in (node.parent, by_uuid.get(node.reply, -1) if node.kind == BOUNDARY else -1):
             if other >= 0:
                 group[find(number)] = find(other)
     ours = {find(number) for number, node in enumerate(nodes) if node.session == own}
@@ -143,7 +144,12 @@ def choose_leaf(nodes: list[Node], named: int) -> int:
             break
     if named < 0 or nodes[named].side or nodes[named].foreign:
         return last
-    return last if last >= 0 and named in walk_up(nodes, last) else named
+    at, steps = last, len(nodes)
+    while at >= 0 and steps >= 0:
+        if at == named:
+            return last
+        at, steps = nodes[at].parent, steps - 1
+    return named
 
 
 def walk_up(nodes: list[Node], start: int) -> dict[int, None]:
@@ -155,7 +161,7 @@ def walk_up(nodes: list[Node], start: int) -> dict[int, None]:
     return path
 
 
-def grow_tree(tree: Tree, named: int, reply_of: ReplyOf, answers_of: AnswersOf, preserved_of: PreservedOf) -> None:
+def grow_tree(tree: Tree, named: int, answers_of: AnswersOf, preserved_of: PreservedOf) -> None:
     """Fills in leaf, context, history, cuts and twigs of linked nodes."""
     nodes = tree.nodes
     tree.leaf = choose_leaf(nodes, named)
@@ -163,7 +169,7 @@ def grow_tree(tree: Tree, named: int, reply_of: ReplyOf, answers_of: AnswersOf, 
     taken = set(path)
     off = [n for n, node in enumerate(nodes) if n not in taken and not node.foreign]
     if off:
-        path = _join_results(nodes, path, off, reply_of, answers_of)
+        path = _join_results(nodes, path, off, answers_of)
         taken = set(path)
     tree.history = path
     tree.cuts = [at for at, number in enumerate(path) if nodes[number].kind == BOUNDARY]
@@ -187,7 +193,7 @@ def _history_path(tree: Tree) -> list[int]:
 def _before_boundary(tree: Tree, number: int) -> int:
     """Returns what came before a boundary: what it names, else what stands before it in the file."""
     node = tree.nodes[number]
-    named = tree.by_uuid.get(node.logical, -1) if node.logical else node.parent
+    named = tree.by_uuid.get(node.reply, -1) if node.reply else node.parent
     if named >= 0:
         return named
     for at in range(number - 1, -1, -1):
@@ -197,9 +203,7 @@ def _before_boundary(tree: Tree, number: int) -> int:
     return -1
 
 
-def _join_results(
-    nodes: list[Node], path: list[int], off: Iterable[int], reply_of: ReplyOf, answers_of: AnswersOf
-) -> list[int]:
+def _join_results(nodes: list[Node], path: list[int], off: Iterable[int], answers_of: AnswersOf) -> list[int]:
     """Returns the path with what belongs to its messages but hangs beside it: parallel calls and their results."""
     children: dict[int, list[int]] = {}
     for number in off:
@@ -207,19 +211,33 @@ def _join_results(
             children.setdefault(nodes[number].parent, []).append(number)
     if not children:
         return path
-    answered: set[str] = set()
-    for number in path:
-        if nodes[number].kind == USER:
-            answered.update(answers_of(number) or ())
     joined: list[int] = []
-    reply = ""
-    for number in path:
+    answered: set[str] = set()
+    reply, upto = "", -1
+    for place, number in enumerate(path):
+        node = nodes[number]
         joined.append(number)
-        if nodes[number].kind == ASSISTANT:
-            reply = reply_of(number)
+        if node.kind == ASSISTANT:
+            reply = node.reply
         if number in children:
-            _join_below(nodes, children, number, reply, (reply_of, answers_of), answered, joined)
+            if place > upto:
+                answered, upto = _answered_behind(nodes, path, place, reply, answers_of)
+            _join_below(nodes, children, number, reply, answers_of, answered, joined)
     return joined
+
+
+def _answered_behind(
+    nodes: list[Node], path: list[int], place: int, reply: str, answers_of: AnswersOf
+) -> tuple[set[str], int]:
+    """Returns the calls that the path itself answers from `place` to where its message ends, and that place."""
+    answered: set[str] = set()
+    for at in range(place + 1, len(path)):
+        node = nodes[path[at]]
+        ids = answers_of(path[at]) if node.kind == USER else ()
+        if ids is None or (node.kind == ASSISTANT and node.reply != reply) or node.kind == BOUNDARY:
+            return answered, at - 1
+        answered.update(ids)
+    return answered, len(path)
 
 
 def _join_below(
@@ -227,17 +245,16 @@ def _join_below(
     children: dict[int, list[int]],
     start: int,
     reply: str,
-    asks: tuple[ReplyOf, AnswersOf],
+    answers_of: AnswersOf,
     answered: set[str],
     joined: list[int],
 ) -> None:
-    reply_of, answers_of = asks
     waiting = list(reversed(children[start]))
     while waiting:
         number = waiting.pop()
         node = nodes[number]
         if node.kind == ASSISTANT:
-            if not reply or reply_of(number) != reply:
+            if not reply or node.reply != reply:
                 continue
             joined.append(number)
         elif node.kind == USER:
