@@ -114,4 +114,6 @@ def request(**fields: Any) -> Request:
 
 
 def snapshot(record: Any = None, row: Any = None, **fields: Any) -> Snapshot:
-    return msgspec.structs.replace(Snapshot(record=record, row=row, here=HERE, now=NOW), **fields)
+    fence = record.lease.fence if isinstance(record, Record) else None
+    seen = Snapshot(record=record, row=row, here=HERE, now=NOW, probed_fence=fence)
+    return msgspec.structs.replace(seen, **fields)

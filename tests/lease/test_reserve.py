@@ -34,6 +34,7 @@ from lease_cases import (
     UNUSED,
     blank,
     bound,
+    committed,
     link,
     live,
     request,
@@ -161,6 +162,17 @@ def test_s66_time_decides_nothing() -> None:
     late = with_lease(live(), deadline=NOW - 3_600_000)
     assert word(decide(ensure(), snapshot(late, probe=NOTHING))) == "ownership_unknown/owner_unproven"
     assert word(decide(ensure(), snapshot(late, probe=ALIVE))) == "conflict/owner_alive"
+
+
+def test_a_probe_of_an_earlier_owner_says_nothing_about_this_one() -> None:
+    second = live(reserved_again(live()), link("l2", 2, cursor="9", origin="resumed"))
+    assert second.lease.fence == 2
+    answer = decide(ensure(2), snapshot(second, probe=DEAD, probed_fence=Fence(1)))
+    assert word(answer) == "ownership_unknown/owner_unproven"
+
+
+def reserved_again(record: Record) -> Record:
+    return committed(won(decide(ensure(), snapshot(record, probe=DEAD))).record)
 
 
 def test_s68_an_unreconciled_lease_is_refused() -> None:

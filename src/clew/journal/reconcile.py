@@ -61,7 +61,7 @@ def reconcile(standings: Sequence[Standing], known: frozenset[str], window: Wind
     )
     adopted = {s.item_key for s in open_ if s.item_key is not None}
     items = sorted(
-        (item for item in window.items if item.item_key is None or item.item_key not in known - adopted),
+        (item for item in window.items if _identity(item) not in known - adopted),
         key=_order,
     )
     matched, ambiguous = _match(open_, items, by_fingerprint=window.boundary_consistent)
@@ -76,7 +76,7 @@ def reconcile(standings: Sequence[Standing], known: frozenset[str], window: Wind
 
 def _answer(standing: Standing, item: HistoryItem | None, *, ambiguous: bool, window: Window) -> Dispatch:
     if item is not None:
-        key = item.item_key or standing.item_key or item.own_id
+        key = _identity(item)
         return Dispatch(standing.client_id, "accepted", None, standing.recovered, key, item.own_id)
     if ambiguous:
         reason = AMBIGUOUS
@@ -134,6 +134,10 @@ def _claim(
     if free:
         matched[standing.client_id] = free[0]
         claimed.update(item.own_id for item in free)
+
+
+def _identity(item: HistoryItem) -> str:
+    return item.item_key or item.own_id
 
 
 def _order(item: HistoryItem) -> tuple[str, str, str, str]:

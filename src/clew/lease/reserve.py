@@ -70,7 +70,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What the store and this process know inside the transaction.
 
     `row` is the ledger's row under the request's key. `held_elsewhere`: another record whose chain has a link with the
-    root to be adopted. `probe` is of the record's owner or reservation, taken before. `now` in ms.
+    root to be adopted. `probe` is of the record's owner or reservation, taken before, when the record was at
+    `probed_fence`; at any other fence it says nothing. `now` in ms.
     """
 
     record: StoredRecord | None
@@ -79,6 +80,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     now: int
     reconciled: bool = True
     probe: Probe = UNPROBED
+    probed_fence: Fence | None = None
     held_elsewhere: StrandId | None = None
     transcript: Transcript = "missing"
     caller_rows: int = 0
@@ -244,7 +246,7 @@ def _decide(asked: Request, seen: Snapshot, record: Record, expected: Fence) -> 
             reconciled=seen.reconciled,
             expected_fence=expected,
             operation_id=asked.operation_id,
-            probe=seen.probe,
+            probe=seen.probe if seen.probed_fence == record.lease.fence else UNPROBED,
             record_host=record.location.host,
             here=seen.here,
         )
