@@ -56,7 +56,10 @@ class NoChoice(msgspec.Struct, frozen=True):
 
 def is_sound(segment: StoredSegment) -> bool:
     """Tells whether a stored segment is there and its digest is right; checked every time before use."""
-    return segment.data is not None and framed_digest(segment.lengths, segment.data) == segment.digest
+    data, lengths = segment.data, segment.lengths
+    if data is None or not segment.digest or min(lengths, default=0) < 0 or sum(lengths) != len(data):
+        return False
+    return framed_digest(lengths, data) == segment.digest
 
 
 def choose_source(
@@ -129,8 +132,8 @@ def _verify(choice: Choice) -> Choice:
     """Shortens a choice to its sound segments; nothing counts behind one that is marked as the end."""
     sound = 0
     ended = False
-    for segment in choice.candidate.read(0, choice.matched):
-        if not is_sound(segment):
+    for key, segment in zip(choice.candidate.keys, choice.candidate.read(0, choice.matched), strict=False):
+        if segment.key != key or not is_sound(segment):
             break
         sound += 1
         ended = segment.end_of_source

@@ -15,6 +15,7 @@ from clew.conversation.canonical import keys_of
 from clew.conversation.groups import head_positions
 from clew.conversation.model import Message
 from clew.conversation.source import Session, Stream
+from clew.errors import FormatError
 from clew.ids import ChainKey
 from clew.residue.choose import Choice, is_sound
 
@@ -85,8 +86,22 @@ def restore_conversation(
 ) -> Restored | RestoreReport:
     """Returns the restored text, or a plain report when no prefix of the chosen capture can be used.
 
-    `keys` are the group keys of `messages`; `shapes` the streams of the chosen capture in order.
+    `keys` are the group keys of `messages` (for none at all: none, or key(0)); `shapes` the streams of the chosen
+    capture in order. Never raises for what the format refuses: that is a plain report too.
     """
+    try:
+        return _restore(messages, keys if messages else (), choice, shapes, workshop)
+    except FormatError as error:
+        return RestoreReport("plain", 0, len(messages), reason="unreadable_target", warnings=(error.message,))
+
+
+def _restore(
+    messages: Sequence[Message],
+    keys: Sequence[ChainKey],
+    choice: Choice,
+    shapes: Sequence[StreamShape],
+    workshop: Workshop,
+) -> Restored | RestoreReport:
     heads = [*head_positions(messages), len(messages)]
     limit = choice.matched
     warnings: list[str] = []
@@ -161,27 +176,23 @@ def _prefix(choice: Choice, limit: int, shapes: Sequence[StreamShape], workshop:
 def lay_streams(records: Iterator[bytes], shapes: Sequence[StreamShape], workshop: Workshop) -> tuple[Stream, ...]:
     """Returns the streams of a capture filled with `records` in order; streams behind the last record are left out.
 
-    The last stream takes whatever comes.
+    The last stream takes whatever comes. A stream that was empty stays where nothing before it is missing.
     """
     streams: list[Stream] = []
-    done = False
+    ahead = next(records, None)
+    short = False
 
-    def take(count: int) -> Iterator[bytes]:
-        nonlocal done
-        for _ in range(count):
-            record = next(records, None)
-            if record is None:
-                done = True
-                return
-            yield record
+    def take(count: int | None) -> Iterator[bytes]:
+        nonlocal ahead, short
+        while ahead is not None and count != 0:
+            yield ahead
+            ahead = next(records, None)
+            count = None if count is None else count - 1
+        short = bool(count)
 
     for number, shape in enumerate(shapes):
-        last = number == len(shapes) - 1
-        pieces = records if last else take(shape.records)
-        stream = workshop.hold(shape.path, shape.mode, pieces)
-        if done and not len(stream.data) and streams:
+        if streams and ahead is None and (shape.records or short):
             break
-        streams.append(stream)
-        if done:
-            break
+        count = None if number == len(shapes) - 1 else shape.records
+        streams.append(workshop.hold(shape.path, shape.mode, take(count)))
     return tuple(streams)

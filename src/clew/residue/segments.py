@@ -47,11 +47,13 @@ def cut_session(session: Session, keys: Sequence[ChainKey] | None = None) -> tup
     if not session.messages:
         return (Cut(first_key(), 0, total, end_of_source=True),)
     keys = tuple(keys_of(session.messages)) if keys is None else keys
-    heads = [session.created_by[position] for position in head_positions(session.messages)]
+    positions = head_positions(session.messages)
+    heads = [session.created_by[position] for position in positions]
     starts = _starts(heads, total)
     if not starts:
         return (Cut(None, 0, total),)
-    if len(starts) < len(heads) and any(record is not None for record in heads[len(starts) :]):
+    uncut = session.created_by[positions[len(starts)] :] if len(starts) < len(heads) else ()
+    if any(record is not None for record in uncut):
         rest = starts.pop()  # that segment would swallow records of groups that were not cut
         cuts = _lay_out(starts, keys, rest, end_of_source=False)
         return (*cuts, Cut(None, rest if starts else 0, total))
@@ -65,8 +67,6 @@ def _starts(heads: Sequence[int | None], total: int) -> list[int]:
         if record is None or record >= total:
             break
         starts.append(max(record, starts[-1]) if starts else 0)
-        if len(starts) == 1 and record:
-            starts[0] = 0
     return starts
 
 
