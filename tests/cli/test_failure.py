@@ -24,7 +24,7 @@ def test_what_where_why_and_the_act():
     assert as_lines(failure_of(DIVERGED), Look()) == [
         "clew: both went on after message 41: here +3, there +14. Nothing was written",
         "  where session 86d7, /home/dev/x.jsonl, record 118, byte 90112",
-        "  why   both sides went on, and neither contains the other (target_diverged)",
+        "  why   what lies there went on by itself, and writing would cover it (target_diverged)",
         "  do    --new makes a second session.",
     ]
 
@@ -47,6 +47,11 @@ def test_the_json_form_has_everything():
 
 def test_lines_without_content_are_left_out():
     assert as_lines(failure_of(ClewError("it failed")), Look()) == ["clew: it failed"]
+
+
+def test_what_the_message_names_is_not_said_twice():
+    failure = failure_of(ClewError("no session in /x", path="/x", session="86d7"))
+    assert as_lines(failure, Look())[1:] == ["  where session 86d7"]
 
 
 def test_record_and_offset_zero_are_places():

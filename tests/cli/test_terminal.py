@@ -143,7 +143,7 @@ def test_ctrl_c_ends_with_130():
         "from clew.cli.main import cli\n"
         "cli.main(['ls'])\n"
     )
-    run = Run(program, signal_at=b"waiting")
+    run = Run(program, signal_at=b"waiting", env={"NO_COLOR": "1"})
     assert run.status == 130
     assert run.text.splitlines() == ["waiting", "clew: interrupted"]
 

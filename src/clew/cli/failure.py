@@ -21,7 +21,7 @@ WHY: Final[Mapping[str, str]] = {
     "unreadable": "nothing of it is a record that clew can read",
     "unsupported_version": "its layout is one that this clew does not know",
     "live_owner": "a running agent holds it, and two writers would mix their turns",
-    "target_diverged": "both sides went on, and neither contains the other",
+    "target_diverged": "what lies there went on by itself, and writing would cover it",
     "not_as_recorded": "what the session was recorded with is no longer so",
     "nothing_to_convert": "nothing was said in it yet",
     "store_locked": "another clew is writing there",
@@ -78,7 +78,7 @@ def as_lines(failure: Failure, look: Look) -> list[str]:
     """Returns what, where, why, and the act that helps: each on its line, and only where there is something to say."""
     lines = [look.paint("error", "clew:") + " " + look.safe(failure.message).strip()]
     parts = (
-        ("where", _where(failure.concerns)),
+        ("where", _where(failure)),
         ("why", _why(failure)),
         ("do", failure.hint),
     )
@@ -89,11 +89,12 @@ def as_lines(failure: Failure, look: Look) -> list[str]:
     return lines
 
 
-def _where(concerns: Mapping[str, object]) -> str:
+def _where(failure: Failure) -> str:
+    """Returns the places that the message does not name itself."""
     words: list[str] = []
     for name in _PLACES:
-        value = concerns.get(name)
-        if value in (None, ""):
+        value = failure.concerns.get(name)
+        if value in (None, "") or (isinstance(value, str) and value in failure.message):
             continue
         words.append(_text(value) if name in ("agent", "path") else f"{'byte' if name == 'offset' else name} {value}")
     return ", ".join(words)

@@ -180,6 +180,10 @@ class Command(click.Command):
 class RestCommand(Command):
     """A verb whose words after `--` are handed on as they are; they are in `ctx.meta["clew.rest"]`."""
 
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Returns the pieces of the usage line, with the words behind `--`."""
+        return [*super().collect_usage_pieces(ctx), "[-- ARGS]"]
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Takes off what stands behind the first `--`."""
         if "--" in args:
@@ -233,6 +237,7 @@ class SubGroup(VerbGroup):
     """A verb that is itself a group (`clew store`)."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("no_args_is_help", False)
         super().__init__(*args, **kwargs)
         self.params.extend(_make_parameter(option) for option in GLOBALS)
 

@@ -20,7 +20,8 @@ HELP = """Capture sessions, so that they outlive their agent's clean-up.
 
 Takes the named sessions, or all of every agent, into clew's own store, whole and with their side files. What is
 there already costs nothing; of a session that grew, only what is new is stored. A session that cannot be read is
-reported and hides none of the others; the exit status is then 6.
+reported and hides none of the others; the exit status is then 6. With --json it writes {"kept": [...],
+"not_kept": [...]}.
 
 --watch goes on and captures what changes, until Ctrl-C; with --json it writes one object a session and line.
 

@@ -56,8 +56,11 @@ class Screen:
         self.line(write_json(value))
 
     def note(self, text: str) -> None:
-        """Writes one line on standard error, unless notes are unwanted; `text` is safe already."""
-        if not self.quiet:
+        """Writes one line on standard error, unless notes are unwanted; `text` is safe already.
+
+        With JSON there are none: standard error then holds a failure's object, or nothing.
+        """
+        if not self.quiet and not self.is_json:
             self.tell(text)
 
     def tell(self, text: str) -> None:

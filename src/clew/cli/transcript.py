@@ -190,7 +190,8 @@ class Transcript:
     def _text(self, text: str, indent: str, head: str = "") -> Iterator[str]:
         """Yields text as it was said, with headings and fences set off; `head` takes the first line's indent."""
         fenced = False
-        for line in self.look.safe(text).expandtabs(4).splitlines():
+        safe = self.look.safe(text)
+        for line in (safe.expandtabs(4) if self.width else safe).splitlines():
             lead, head = head or indent, ""
             if line.lstrip().startswith(("```", "~~~")):
                 fenced = not fenced
@@ -211,7 +212,7 @@ class Transcript:
         line, used = "", 0
         for call in calls:
             text, size = self._one_line(call, room)
-            if line and room and used + len(_INDENT) + size > room:
+            if line and used + len(_INDENT) + size > room:  # outside of a terminal each has a line of its own
                 yield _INDENT + line
                 line, used = "", 0
             line, used = (f"{line}{_INDENT}{text}", used + len(_INDENT) + size) if line else (text, size)
