@@ -127,13 +127,17 @@ class NormalBuilder:
     def finish(self) -> Normal:
         """Returns the normal form of all pieces so far; the builder may go on afterwards."""
         joined: list[_Entry] = []
+        is_copy = False  # what is joined is copied first: the builder goes on with its own entries
         for entry in self._entries:
-            speaks = _says_something(entry)
-            previous = joined[-1] if joined else None
-            if entry.first.role == "assistant" and previous is not None and _takes_more(previous):
-                _join(joined, previous, entry)
-            elif speaks or entry.first.role == "assistant":
-                joined.append(_copy(entry))
+            replies = entry.first.role == "assistant"
+            if replies and joined and _takes_more(joined[-1]):
+                if not is_copy:
+                    joined[-1] = _copy(joined[-1])
+                    is_copy = True
+                _join(joined, joined[-1], entry)
+            elif replies or _says_something(entry):
+                joined.append(entry)
+                is_copy = False
         messages: list[Message] = []
         created_by: list[int | None] = []
         for entry in joined:
@@ -199,8 +203,10 @@ def _with_parts(message: Message, parts: tuple[Part, ...]) -> Message:
 
 def _mend(message: Message) -> Message:
     """Joins pairs of surrogates across parts, replaces lone ones; touches only texts that are decoded already."""
-    texts = [p for p in message.parts if type(p) is Text and type(p.source) is str]
-    if not any(has_surrogates(p.source) for p in texts):  # type: ignore[arg-type]
+    for part in message.parts:
+        if type(part) is Text and type(part.source) is str and has_surrogates(part.source):
+            break
+    else:
         return message
     parts: list[Part] = []
     for part in message.parts:
