@@ -5,7 +5,7 @@
     {"t":"bot","parts":[{"k":"text","x":..}, {"k":"call","id":..,"name":..,"args":..}, {"k":"think","x":..,"sig":..}]}
     {"t":"out","id":..,"x":..}                 a result
     {"t":"compact","with":[..records..]}       replaces everything before
-    {"t":"invent","x":..}                      a message that the reader makes up (unknown provenance) and all behind it
+    {"t":"invent","x":..}                      a message that the reader makes up: no record created it
     anything else                              bookkeeping
 
 Its agent needs no answers for open calls, takes any tool name and any arguments, and holds pictures everywhere.
@@ -77,21 +77,19 @@ def read(source: Source, since: Ending | None = None) -> Session:
     ids: dict[str, str] = {}
     boundaries: list[Boundary] = []
     meta = LineRecord()
-    known = True
     for stream in source.streams:
         for number, record in JsonLines(records, stream, _DECODER, damage, growing=source.growing):
             if record is None:
                 continue
             if record.t == "meta" and not meta.t:
                 meta = record
-            known = known and record.t != "invent"
             if record.t == "compact":
                 boundaries.append(Boundary(len(full.finish().messages)))
                 builder.replace()
             for one in record.replaces or (record,):
                 message = _message(one, ids)
                 if message is not None:
-                    builder.add(message, number if known else None)
+                    builder.add(message, number if record.t != "invent" else None)
                     full.add(message, number)
     normal = builder.finish()
     messages, created_by = _originals(normal, ids)
