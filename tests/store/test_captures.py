@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from clew.conversation.digest import bytes_digest, segment_digest
 from clew.errors import StoreDamaged
-from clew.ids import CaptureId
+from clew.ids import CaptureId, Digest
 from clew.platform import faults
 from clew.store import body, lists, pack, packing
 from clew.store.lists import Entries
@@ -123,6 +123,14 @@ def test_a_long_session_fills_several_packs_in_order(stores: Stores):
     assert list(stores.residue.fsck()) == []
 
 
+@pytest.mark.usefixtures("small_packs")
+def test_a_session_that_repeats_itself_is_kept_once(stores: Stores):
+    groups = [*GROUPS, *GROUPS, [b"L" * 5000], *GROUPS, [b"L" * 5000]]
+    capture = put(stores.residue, groups)
+    assert bytes_of(stores.residue, capture) == WHOLE + WHOLE + b"L" * 5000 + WHOLE + b"L" * 5000
+    assert stores.residue.stats().segments == 61
+
+
 def test_small_captures_of_a_growing_session_share_one_pack(stores: Stores):
     groups = make_groups(80)
     for count in range(1, 80):
@@ -156,12 +164,12 @@ def test_forgotten_bytes_are_nowhere_in_the_file(stores: Stores, monkeypatch: py
     monkeypatch.setattr(pack.Compressor, "compress", store)
     monkeypatch.setattr(pack.zstd, "decompress", lambda data: data)
     secret = b"SECRET-0123456789"
-    first = put(stores.residue, [GROUPS[0], [secret + b"\n"], *GROUPS[1:5]], side=make_side(a=secret + b"side"))
-    second = put(stores.residue, GROUPS[:5], session="other")
+    first = put(stores.residue, [GROUPS[0], [secret + b"\n"], *GROUPS[1:20]], side=make_side(a=secret + b"side"))
+    second = put(stores.residue, GROUPS[:20], session="other")
     assert secret in files_of(stores)
     stores.residue.forget([first])
     assert secret not in files_of(stores)
-    assert bytes_of(stores.residue, second) == b"".join(r for group in GROUPS[:5] for r in group)
+    assert bytes_of(stores.residue, second) == b"".join(r for group in GROUPS[:20] for r in group)
 
 
 def files_of(stores: Stores) -> bytes:
@@ -246,6 +254,14 @@ def test_growing_beside_a_damaged_pack_leaves_it_alone(stores: Stores):
     assert data[50:] == [b"".join(group) for group in GROUPS[50:]]
     stores.residue.gc()
     assert len(raw(stores, "SELECT id FROM packs")) == 2
+
+
+def test_growing_beside_a_tampered_segment_leaves_it_as_it_is(stores: Stores):
+    false = NewSegment(make_key([b"x"]), Digest("0" * 64), (1,), b"x")
+    capture = stores.residue.put_capture(make_new([[b"x"]]), [false])
+    grown = stores.residue.put_capture(make_new(GROUPS), make_segments(GROUPS), base=capture, shared=1)
+    first = next(stores.residue.segments(grown))
+    assert (first.digest, first.data) == ("0" * 64, b"x")
 
 
 @pytest.mark.parametrize(

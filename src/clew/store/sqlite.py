@@ -294,7 +294,7 @@ class Database:
                 _build(temp, self.schema)
                 fault(BEFORE_CREATED)
                 temp.rename(self.path)
-                _sync_folder(self.path.parent)
+                _sync(self.path.parent)
             except _FAILURES as error:
                 self._fail(error)
             finally:
@@ -393,6 +393,7 @@ def _build(path: Path, schema: str) -> None:
         page_size = _PAGE_SIZES.get(schema, 4096)
         for pragma in (
             f"page_size={page_size}",
+            "synchronous=OFF",
             "auto_vacuum=INCREMENTAL",
             f"application_id={APPLICATION_ID}",
             "journal_mode=WAL",
@@ -403,6 +404,7 @@ def _build(path: Path, schema: str) -> None:
         connection.execute("COMMIT")
     finally:
         connection.close()
+    _sync(path)
 
 
 def _migrations(schema: str) -> list[Path]:
@@ -428,8 +430,8 @@ def _remove_with_logs(path: Path) -> None:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
     finally:
