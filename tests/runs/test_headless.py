@@ -156,22 +156,6 @@ def test_an_unknown_agent_is_refused() -> None:
         get_headless("vim")
 
 
-def test_the_model_of_the_configuration(tmp_path: Path) -> None:
-    claude, codex = HEADLESS["claude"], HEADLESS["codex"]
-    assert claude.configured_model({}, tmp_path) == ""
-    assert codex.configured_model({}, tmp_path) == ""
-    (tmp_path / ".claude").mkdir()
-    (tmp_path / ".claude" / "settings.json").write_text('{"model": "opus"}')
-    assert claude.configured_model({}, tmp_path) == "opus"
-    assert claude.configured_model({"ANTHROPIC_MODEL": "haiku"}, tmp_path) == "haiku"
-    assert claude.configured_model({"CLAUDE_CONFIG_DIR": str(tmp_path / "no")}, tmp_path) == ""
-    (tmp_path / "cx").mkdir()
-    (tmp_path / "cx" / "config.toml").write_text('model = "gpt-6"\n')
-    assert codex.configured_model({"CODEX_HOME": str(tmp_path / "cx")}, tmp_path) == "gpt-6"
-    (tmp_path / "cx" / "config.toml").write_text("model = ")
-    assert codex.configured_model({"CODEX_HOME": str(tmp_path / "cx")}, tmp_path) == ""
-
-
 # --- launching --------------------------------------------------------------------------------------------
 
 

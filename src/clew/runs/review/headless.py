@@ -12,7 +12,6 @@ import json
 import os
 import signal
 import subprocess
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
@@ -139,10 +138,6 @@ class HeadlessAgent(Protocol):
         """Returns the answer in what it wrote; raises ItemFailed when there is none."""
         ...
 
-    def configured_model(self, environment: Mapping[str, str], home: Path) -> str:
-        """Returns the model that it would take by itself, as far as its configuration tells; else nothing."""
-        ...
-
 
 class ClaudeHeadless:
     """Claude Code: `claude -p`, one JSON object at the end."""
@@ -166,15 +161,6 @@ class ClaudeHeadless:
             why = text or _string(told, "subtype") or "no result in what it wrote"
             raise ItemFailed("provider", f"claude gave no answer: {why}", usage=usage, session=session)
         return Answer(text, usage, _main_model(told.get("modelUsage")), session)
-
-    def configured_model(self, environment: Mapping[str, str], home: Path) -> str:
-        """Returns `ANTHROPIC_MODEL`, else `model` of the user's settings."""
-        folder = Path(environment.get("CLAUDE_CONFIG_DIR") or home / ".claude")
-        try:
-            settings = json.loads((folder / "settings.json").read_bytes())
-        except (OSError, ValueError, RecursionError):
-            settings = None
-        return environment.get("ANTHROPIC_MODEL") or _string(_members(settings), "model")
 
 
 class CodexHeadless:
@@ -208,15 +194,6 @@ class CodexHeadless:
         if not text:
             raise ItemFailed("provider", f"codex gave no answer: {why}", usage=usage, session=session)
         return Answer(text, usage, "", session)
-
-    def configured_model(self, environment: Mapping[str, str], home: Path) -> str:
-        """Returns `model` of the user's configuration."""
-        folder = Path(environment.get("CODEX_HOME") or home / ".codex")
-        try:
-            settings: object = tomllib.loads((folder / "config.toml").read_text("utf-8"))
-        except (OSError, ValueError):
-            settings = None
-        return _string(_members(settings), "model")
 
 
 HEADLESS: dict[str, HeadlessAgent] = {agent.name: agent for agent in (ClaudeHeadless(), CodexHeadless())}
