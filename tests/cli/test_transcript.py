@@ -60,10 +60,21 @@ def test_a_call_without_an_answer_says_so():
     assert "▸ Task Find callers ? no answer" in text_of(make_shown())
 
 
-def test_a_long_notice_is_cut_and_counted():
-    shown = make_shown(messages=(make_group("user", "\n".join("abcdefgh"), origin="agent", kind="notice"),))
-    assert "… 8 lines, 3 shown" in text_of(shown)
-    assert "… 8 lines" not in text_of(shown, detail="full")
+def test_a_notice_of_the_agent_is_one_line_that_is_cut_and_counted():
+    shown = make_shown(messages=(make_group("user", "\n".join(["word " * 9] * 8), origin="agent", kind="notice"),))
+    line = next(line for line in text_of(shown).splitlines() if line.startswith("┄┄"))
+    assert line.startswith("┄┄ 1 ─ notice: word word")
+    assert line.endswith("… (8 lines)")
+    assert width_of(line) <= 80
+    assert text_of(shown, detail="full").count("word") == 72
+
+
+def test_the_agent_is_named_once_in_an_answer_where_it_first_says_something():
+    call = make_group("assistant", "", tool_calls=(ShownCall("1", "Read", ""),))
+    said = make_group("assistant", "Here it is.")
+    text = text_of(make_shown(messages=(make_group("user", "go"), call, said, call, said)))
+    assert text.count("   claude  Here it is.") == 1
+    assert text.count("           Here it is.") == 1
 
 
 def test_the_effective_context_says_that_there_is_more():

@@ -336,7 +336,7 @@ def _failure(error: Exception, state: State) -> tuple[Failure, Exception | None]
     from clew.cli.failure import Failure, failure_of, failure_of_defect, failure_of_system
 
     if isinstance(error, ClewError):
-        return failure_of(error), error
+        return failure_of(error), None
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx is not None else "clew"
         return Failure(2, "usage", error.format_message(), f"`{path} --help` says how."), None

@@ -102,7 +102,7 @@ def _room(plan: Columns, width: int) -> int:
 
 
 def _widest(cells: Sequence[Cells], name: str) -> int:
-    return max((width_of(getattr(cell, name)) for cell in cells), default=0)
+    return max(map(width_of, {getattr(cell, name) for cell in cells}), default=0)
 
 
 def _row_line(cell: Cells, columns: Columns, look: Look) -> str:

@@ -10,6 +10,7 @@ Does not measure or cut text, and does not touch what is written to files.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Literal, TypeAlias, cast
 
 import msgspec
@@ -44,6 +45,8 @@ def make_safe(text: str, *, line: bool = False, sgr: Sgr = "show", encoding: str
     the result is one line: runs of blanks, tabs and line ends are one blank. With `sgr` "keep" the allowed colours
     stay, each line closed by a reset.
     """
+    if text.isascii() and text.isprintable():  # nothing to do for most texts of a list
+        return text if not line or ("  " not in text and text.strip() == text) else " ".join(text.split())
     if sgr != "show" and "\x1b" in text:
         text = _restyle(text, keep=sgr == "keep", encoding=encoding)
     else:
@@ -86,6 +89,7 @@ def _escape(match: re.Match[str]) -> str:
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 
 
+@cache
 def is_utf8(encoding: str) -> bool:
     """Tells whether an encoding's name stands for UTF-8."""
     return encoding.lower().replace("-", "").replace("_", "") in ("utf8", "utf8sig", "cp65001")

@@ -44,16 +44,16 @@ class Transcript:
         self.now = now.astimezone(zone) if now is not None else None
         self.width = min(look.width, MAX_WIDTH)  # 0 outside of a terminal: nothing is wrapped or cut
         self.agent = look.safe(shown.agent, line=True)
+        self.ellipsis = "…" if look.utf8 else "~"
+        self._speaker = ""  # who was named last: an answer in several pieces names its agent once
         self.rule_width = self.width or _RULE_WIDTH
 
     def lines(self) -> Iterator[str]:
         """Yields all lines."""
         yield from self._header()
-        turn = ""
         for number, group in enumerate(self.shown.messages):
             yield from self._marks_before(number)
-            yield from self._group(number + 1, group, turn)
-            turn = self._voice(group)
+            yield from self._group(number + 1, group)
         yield from self._marks_before(len(self.shown.messages), last=True)
         yield from self._damage()
 
@@ -120,20 +120,15 @@ class Transcript:
 
     # --- messages ---------------------------------------------------------------------------------------------
 
-    def _voice(self, group: ShownGroup) -> str:
-        if group.role == "user":
-            return "you" if group.origin == "user" else "agent-made"
-        return group.role
-
-    def _group(self, number: int, group: ShownGroup, before: str) -> Iterator[str]:
-        voice = self._voice(group)
-        if voice == "you":
+    def _group(self, number: int, group: ShownGroup) -> Iterator[str]:
+        if group.role != "user":
+            yield from self._reply(group)
+            return
+        self._speaker = ""
+        if group.origin == "user":
             yield from self._prompt(number, group)
-        elif voice == "agent-made":
-            if self.detail != "tools":
-                yield from self._agent_made(number, group)
-        else:
-            yield from self._reply(group, first=before != voice)
+        elif self.detail != "tools":
+            yield from self._agent_made(number, group)
 
     def _prompt(self, number: int, group: ShownGroup) -> Iterator[str]:
         moment = dates.stamp(dates.read_time(group.time, self.zone), self.now)
@@ -151,27 +146,31 @@ class Transcript:
         return self.look.paint("you", f"── {left} {'─' * fill}{tail}")
 
     def _agent_made(self, number: int, group: ShownGroup) -> Iterator[str]:
-        lines = self.look.safe(group.text).splitlines()
-        limit = None if self.detail == "full" or group.kind == "summary" else 3
+        """Yields what the agent put there: a summary whole, everything else in one line unless all is wanted."""
         kind = self.look.safe(_AGENT_MADE.get(group.kind, group.kind), line=True)
-        yield self.look.paint("muted", f"┄┄ {number} ─ {kind}")
-        for line in lines[:limit]:
-            for piece in wrap(line, self.width - len(_INDENT) if self.width else 0):
-                yield self.look.paint("muted", f"{_INDENT}{piece}".rstrip())
-        if limit is not None and len(lines) > limit:
-            yield self.look.paint("muted", f"{_INDENT}… {words.count(len(lines), 'line')}, {limit} shown")
+        head = f"┄┄ {number} ─ {kind}"
+        lines = self.look.safe(group.text).splitlines()
+        if self.detail != "full" and group.kind != "summary":
+            size = f" ({words.count(len(lines), 'line')})" if len(lines) > 1 else ""
+            room = max(self.width - width_of(head) - len(size) - 2, 8) if self.width else 0
+            text = self.look.safe(group.text, line=True)
+            yield self.look.paint("muted", f"{head}: {cut(text, room, self.ellipsis) if room else text}{size}")
+        else:
+            yield self.look.paint("muted", head)
+            for line in lines:
+                for piece in wrap(line, self.width - len(_INDENT) if self.width else 0):
+                    yield self.look.paint("muted", f"{_INDENT}{piece}".rstrip())
         yield from self._images(group.images, _INDENT)
 
-    def _reply(self, group: ShownGroup, *, first: bool) -> Iterator[str]:
+    def _reply(self, group: ShownGroup) -> Iterator[str]:
         calls, strays = view_calls(group, self.shown.cwd)
         if self.detail != "tools":
             name = self.agent if group.role == "assistant" else self.look.safe(group.role, line=True)
-            head = self.look.paint("agent", f"{_INDENT}{name}  ") if first else ""
             indent = " " * (len(_INDENT) + len(name) + 2)
             if group.text:
+                head = self.look.paint("agent", f"{_INDENT}{name}  ") if name != self._speaker else ""
+                self._speaker = name
                 yield from self._text(group.text, indent, head)
-            elif head and not calls:
-                yield head.rstrip()
             if group.reasoning and self.detail == "full":
                 yield indent + self.look.paint("muted", f"({words.count(group.reasoning, 'reasoning block')})")
             yield from self._images(group.images, indent)
@@ -231,9 +230,8 @@ class Transcript:
             end = f" ✗ {look.safe(call.last_line, line=True)}".rstrip() + end
         name = look.safe(call.name, line=True)
         if room:
-            ellipsis = "…" if look.utf8 else "~"
-            end = cut(end, max(room // 2, 12), ellipsis)
-            gist = cut(gist, max(room - width_of(name) - width_of(end) - 3, 8), ellipsis)
+            end = cut(end, max(room // 2, 12), self.ellipsis)
+            gist = cut(gist, max(room - width_of(name) - width_of(end) - 3, 8), self.ellipsis)
         head = f"▸ {name}"
         plain = f"{head} {gist}".rstrip() + end
         role: Role = "error" if call.failed else "warn" if call.result is None else "tool"
