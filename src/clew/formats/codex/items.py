@@ -29,7 +29,8 @@ UNREADABLE = ("compaction", "compaction_summary", "context_compaction")
 CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call")
 """Items that wait for an output."""
 
-_NO_MARK = Mark()
+NO_MARK = Mark()
+"""What a line without a mark has; marks are compared with it by identity."""
 
 
 def read_item(item: Item, mark: Mark, record: int, time_ms: int | None, model: str = "") -> tuple[Message, ...]:
@@ -61,7 +62,7 @@ def _message(item: Item, mark: Mark, time_ms: int | None, model: str) -> Message
     if item.role != "user":
         return None
     pieces = _pieces(item)
-    if mark != _NO_MARK:
+    if mark is not NO_MARK:
         origin: Origin = "agent" if mark.origin == "agent" else "user"
         return Message("user", _parts(pieces, mark), origin, _kind_of(mark.kind), time_ms)
     sorts = _sorts(item, pieces)
@@ -157,7 +158,7 @@ def _call(item: Item, mark: Mark, record: int, time_ms: int | None, model: str) 
             return _image_generation(item, id_, time_ms)
         case _:  # local_shell_call, web_search_call and their kind: the action is what was asked for
             name, arguments = name or item.type, _as_arguments(item.action)
-    if mark != _NO_MARK:
+    if mark is not NO_MARK:
         name, id_ = _original(mark, name, id_)
         if mark.text:
             arguments = _unwrapped(arguments)

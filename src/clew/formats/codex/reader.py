@@ -8,6 +8,7 @@ record that refers to it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import msgspec
@@ -28,9 +29,10 @@ from clew.conversation.source import (
 from clew.conversation.text import Lazy, is_empty, text_of
 from clew.formats.codex import compressed
 from clew.formats.codex.endings import State, decode_state, find_ending
-from clew.formats.codex.items import UNREADABLE, read_item
+from clew.formats.codex.items import NO_MARK, UNREADABLE, read_item
 from clew.formats.codex.records import (
     LINE,
+    NONE,
     Item,
     Line,
     Meta,
@@ -256,7 +258,10 @@ class _Reading:
                 continue
             if self.borrowed and self._is_beyond(line):
                 return
-            self._take(line, number, lines)
+            if line.type == "response_item":
+                self._take_item(line.payload, line, number)
+            else:
+                self._take(line, number, lines)
             self.position += 1
 
     def _is_beyond(self, line: Line) -> bool:
@@ -270,8 +275,6 @@ class _Reading:
 
     def _take(self, line: Line, number: int, lines: JsonLines[Line]) -> None:
         match line.type:
-            case "response_item":
-                self._take_item(line.payload, line, number)
             case "event_msg":
                 self._take_event(line)
             case "turn_context":
@@ -319,33 +322,44 @@ class _Reading:
             self.references.setdefault(("forked", meta.forked_from_id), 0)
 
     def _take_event(self, line: Line) -> None:
+        head = bytes(memoryview(line.payload)[:_EVENT_HEAD])
+        name = _EVENT_NAME.match(head)
+        if (
+            name is not None
+            and name.group(1) not in _ACTING
+            and not (name.group(1) == b"item_completed" and b"CollabAgentToolCall" in head)
+        ):
+            return
         event = decode_event(line.payload)
         if event.type == "thread_rolled_back":
             if not self._is_beyond(line):
                 self._roll_back(decode_int(event.num_turns) or 0)
         elif event.type == "thread_name_updated":
             self.title = decode_text(event.thread_name) or self.title
-        elif event.type == "item_completed" and _names_helpers(event.item):
-            for id_ in decode_texts(decode_event_item(event.item).receiver_thread_ids):
-                self.references.setdefault(("helper", id_), 0)
+        elif event.type == "item_completed":
+            found = decode_event_item(event.item)
+            if found.type == "CollabAgentToolCall":
+                for id_ in decode_texts(found.receiver_thread_ids):
+                    self.references.setdefault(("helper", id_), 0)
 
     def _take_item(self, raw: msgspec.Raw | memoryview, line: Line, number: int) -> None:
         item = decode_item(raw)
         if item.type in UNREADABLE:
             self.unreadable += 1
             return
+        mark = NO_MARK if line.clew is NONE else decode_mark(line.clew)
         time_ms = decode_time(line.timestamp)
-        record = number if self.stamp is None else self.stamp
-        messages = read_item(item, decode_mark(line.clew), number, time_ms, self.model)
+        messages = read_item(item, mark, number, time_ms, self.model)
         if not messages:
             return
         if self.limit is not None and self._is_beyond(line):
             self.beyond.extend(messages)
             return
-        if not self.borrowed and time_ms is not None:
+        if time_ms is not None and not self.borrowed:
             self.first_ms = time_ms if self.first_ms is None else self.first_ms
             self.last_ms = time_ms
-        if b'"compaction_output":true' in bytes(memoryview(line.metadata)):
+        record = number if self.stamp is None else self.stamp
+        if item.role == "assistant" and b'"compaction_output":true' in bytes(memoryview(line.metadata)):
             self._part_ways()
             self._add(messages, record, full=False)
         else:
@@ -353,7 +367,8 @@ class _Reading:
 
     def _add(self, messages: Iterable[Message], record: int, *, full: bool = True) -> None:
         for message in messages:
-            self.now.add(message, record)
+            self.now.messages.append(message)
+            self.now.records.append(record)
             if full and self.full is not None:
                 self.full.add(message, record)
 
@@ -395,7 +410,7 @@ class _Reading:
         if item.type in UNREADABLE:
             self.unreadable += 1
             return "the summary is encrypted"
-        for message in read_item(item, Mark(), record, time_ms, self.model):
+        for message in read_item(item, NO_MARK, record, time_ms, self.model):
             if summary is not None and message.role == "user" and _is_text(message, summary):
                 self.now.add(_summary(summary, time_ms), record)
             else:
@@ -467,11 +482,9 @@ class _Reading:
         return any(compressed.is_compressed(stream) for stream in self.source.streams)
 
 
-_HELPER_ITEM = b'{"type":"CollabAgentToolCall"'
-
-
-def _names_helpers(raw: msgspec.Raw) -> bool:
-    return bytes(memoryview(raw)[: len(_HELPER_ITEM)]) == _HELPER_ITEM
+_EVENT_HEAD = 480
+_EVENT_NAME = re.compile(rb'\{"type":"([a-z_]+)"')
+_ACTING = (b"thread_rolled_back", b"thread_name_updated")
 
 
 def _summary(text: Lazy, time_ms: int | None) -> Message:

@@ -8,9 +8,9 @@ something. Members that are not listed here stay in the records.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, cast
 
 import msgspec
@@ -174,7 +174,10 @@ def _members(kind: type[Any], given: Mapping[str, object]) -> dict[str, Any]:
 
 def decode_item(raw: Buffer | msgspec.Raw) -> Item:
     """Returns the item that stands in `raw`; members of an unknown shape are left out."""
-    return cast(Item, _decode(_ITEM, Item, raw))
+    try:
+        return _ITEM.decode(raw)
+    except _REFUSED:
+        return cast(Item, _lenient(Item, raw))
 
 
 def decode_meta(raw: Buffer | msgspec.Raw) -> Meta:
@@ -256,19 +259,31 @@ def decode_int(raw: msgspec.Raw) -> int | None:
 
 def is_there(raw: msgspec.Raw) -> bool:
     """Tells whether a member was there and is not null."""
+    if raw is NONE:
+        return False
     view = memoryview(raw)
     return len(view) > 0 and (len(view) != 4 or bytes(view) != b"null")
 
 
 def as_text(raw: msgspec.Raw) -> Lazy | None:
     """Returns a string member undecoded, or None where it is no string."""
+    if raw is NONE:
+        return None
     view = memoryview(raw)
     return JsonString(raw) if len(view) >= 2 and view[0] == 0x22 else None
 
 
-_ZONE = re.compile(r"(?:[zZ]|[+-]\d\d:?\d\d)\Z")
 _MS_FROM = 100_000_000_000
 _DATETIME = msgspec.json.Decoder(datetime)
+
+
+@lru_cache(4)
+def _minute_ms(head: bytes) -> int | None:
+    """Returns the time of a minute, `2026-11-30T19:36:`; None where it is none."""
+    try:
+        return round(datetime.fromisoformat(head.decode("ascii") + "00+00:00").timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
 
 
 def decode_time(raw: msgspec.Raw) -> int | None:
@@ -277,6 +292,12 @@ def decode_time(raw: msgspec.Raw) -> int | None:
     A text without a zone is taken as UTC. A number is seconds below 1e11, else milliseconds; older tools wrote both.
     """
     view = memoryview(raw)
+    if len(view) == 26 and view[0] == 0x22:
+        data = bytes(view)
+        minute = _minute_ms(data[1:18])
+        millis = data[18:20] + data[21:24]
+        if minute is not None and millis.isdigit() and data[24:] == b'Z"':
+            return minute + int(millis)
     if not len(view):
         return None
     try:
