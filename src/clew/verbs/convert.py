@@ -7,7 +7,7 @@ conversation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -37,7 +37,7 @@ from clew.verbs.place import (
     refuse_live,
     stream_item,
 )
-from clew.verbs.reading import Opened, find_by_id, load_source
+from clew.verbs.reading import Opened, find_by_id, load_source, resolver
 from clew.verbs.refer import open_session
 from clew.verbs.workshop import Workshop
 
@@ -60,7 +60,10 @@ class Command(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What was restored, rendered and left out, as the JSON has it."""
+    """What was restored, rendered and left out, as the JSON has it. A message counts without its results.
+
+    `messages`, `calls` and `results` are those of the whole conversation.
+    """
 
     mode: str
     restored_messages: int
@@ -70,6 +73,9 @@ class Report(msgspec.Struct, frozen=True):
     reason: str = ""
     invented: int = 0
     retries: int = 0
+    messages: int = 0
+    calls: int = 0
+    results: int = 0
 
 
 class Converted(msgspec.Struct, frozen=True, rename={"from_": "from"}):
@@ -214,6 +220,8 @@ class _Job:
         own = set(rows.ids_of(self.view, strand, self.target.name))
         if session.foreign.startswith(f"{self.target.name}:"):
             own.add(session.foreign.partition(":")[2])
+        if self.target is self.opened.format:
+            own.add(session.id)
         if self.target.traits.any_uuid:
             own.add(self._derived(0))
         return frozenset(own)
@@ -362,7 +370,11 @@ class _Job:
             self.cwd = facts.cwd
         side = captured_side(self.ctx, capture.id)
         workshop = Workshop(
-            self.target, self._options(session_id, path=capture.streams[-1].path), self.ctx.drafts, side=side
+            self.target,
+            self._options(session_id, path=capture.streams[-1].path),
+            self.ctx.drafts,
+            side=side,
+            resolve=self._resolver(session_id),
         )
         restored = restore_conversation(self.messages, self.keys, choice, capture.streams, workshop)
         if isinstance(restored, RestoreReport):
@@ -373,11 +385,26 @@ class _Job:
         self.warnings += restored.report.warnings
         return self._put(restored.session, restored.streams, restored.report, workshop, side=side)
 
+    def _resolver(self, session_id: str) -> Callable[[str], Source | None]:
+        """Returns a way to get what the restored session refers to: from the agent's home, else from clew's store."""
+
+        def on_disk(other: str) -> Source | None:
+            found = next((f for f in find_by_id(self.target, self.home, other) if not f.problem), None)
+            return self.target.locate.load(found, self.home) if found is not None and other != session_id else None
+
+        return resolver(self.ctx, self.target, self.home, on_disk)
+
     def _rebase(self, restored: Restored, workshop: Workshop) -> Converted | None:
         """Makes the restored text another session: its id, and only that, is changed in the records."""
         if self.target.rebase is None:
             return None
-        fresh = Workshop(self.target, self._options(self._new_id()), self.ctx.drafts, side=workshop.side)
+        fresh = Workshop(
+            self.target,
+            self._options(self._new_id()),
+            self.ctx.drafts,
+            side=workshop.side,
+            resolve=workshop.resolve,
+        )
         streams = fresh.take(self.target.rebase(restored.session, fresh.options))
         session = fresh.read(streams)
         if first_difference(self.keys, session.messages) is not None:
@@ -424,12 +451,17 @@ class _Job:
         if self.dry_run:
             return
         extra = workshop.written.files if workshop.written is not None else ()
-        index = [
-            Item(path_below(base, file.path), file.chunks, file.mode, _expected_at(path_below(base, file.path)))
-            for file in extra
-            if file.role != "stream"
-        ]
-        place_items(base, [*items, *index])
+        side, index = (
+            [
+                Item(path_below(base, file.path), file.chunks, file.mode, _expected_at(path_below(base, file.path)))
+                for file in extra
+                if file.role == role
+            ]
+            for role in ("side", "index")
+        )
+        new = {item.path for item in side}
+        rest = [item for item in items if item.path not in new]
+        place_items(base, [*side, *rest, *index])  # nothing is named before it is there
 
     def _losses(self, workshop: Workshop) -> tuple[Loss, ...]:
         return workshop.written.losses if workshop.written is not None else ()
@@ -454,18 +486,27 @@ class _Job:
                 self.target.name, session.id, str(paths[0]) if paths else "", session.cwd, tuple(str(p) for p in paths)
             ),
             Command(argv, session.cwd or self.cwd),
-            Report(
-                report.mode,
-                report.restored_messages,
-                report.rendered_messages,
-                self._losses(workshop),
-                tuple(self.warnings),
-                report.reason,
-                invented,
-                report.retries,
-            ),
+            self._report(report, self._losses(workshop), invented),
             thread,
             written and not self.dry_run,
+        )
+
+    def _report(self, report: RestoreReport, losses: tuple[Loss, ...], invented: int) -> Report:
+        """Returns the report as people count: results belong to their message and are counted apart."""
+        said = [message.role != "tool" for message in self.messages]
+        restored = sum(said[: report.restored_messages])
+        return Report(
+            report.mode,
+            restored,
+            sum(said) - restored,
+            losses,
+            tuple(self.warnings),
+            report.reason,
+            invented,
+            report.retries,
+            sum(said),
+            sum(len(message.calls) for message in self.messages),
+            len(said) - sum(said),
         )
 
     def _record(self, session: Session, report: RestoreReport, *, written: bool) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from clew.conversation.model import Message
 from clew.conversation.source import Buffer, Session, SideFile, Source, Stream
 from clew.errors import ClewError
-from clew.formats.protocol import Format, WriteOptions, Written
+from clew.formats.protocol import Format, WriteOptions, Written, WrittenFile
 from clew.platform.fs import ensure_folder
 
 _SPILL = 8 << 20
@@ -89,6 +89,12 @@ class Workshop:
         return self.take(self.format.write(messages, self.options))
 
     def take(self, written: Written) -> tuple[Stream, ...]:
-        """Holds the streams of what a writer made and remembers the rest of it."""
+        """Holds the streams of what a writer made and remembers the rest of it; its side files are read with them."""
         self.written = written
+        made = {file.path: self._hold_side(file) for file in written.files if file.role == "side"}
+        self.side = (*(file for file in self.side if file.path not in made), *made.values())
         return tuple(self.hold(file.path, file.mode, file.chunks()) for file in written.files if file.role == "stream")
+
+    def _hold_side(self, file: WrittenFile) -> SideFile:
+        held = self.hold(file.path, file.mode, file.chunks())
+        return SideFile(file.path, file.mode, len(held.data), lambda: held.data)
