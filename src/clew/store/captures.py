@@ -11,6 +11,7 @@ What the columns and blobs hold is told in docs/on-disk.md; cleaning up is in `e
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -60,7 +61,7 @@ _STATS = (
     "(SELECT count(*) FROM places WHERE kind = 0), (SELECT count(*) FROM places WHERE kind = 1), "
     "(SELECT coalesce(sum(size), 0) FROM places), (SELECT coalesce(sum(stored), 0) FROM packs)"
 )
-_BATCH = 256
+_BATCH = 1024
 
 
 class _Reference(msgspec.Struct, frozen=True):
@@ -261,16 +262,17 @@ class SqlResidue:
             return load_entries(self._sql, *self._list_of(capture))
 
     def _deliver(self, entries: Entries, numbers: Sequence[int]) -> Iterator[Segment]:
-        reader = SlotReader(self._sql)
         ends = set(entries.ends)
-        for at in range(0, len(numbers), _BATCH):
-            batch = numbers[at : at + _BATCH]
-            digests = [entries.digest(number) for number in batch]
-            places = reader.find(digests, SEGMENTS)
-            for number, digest in zip(batch, digests, strict=True):
-                lengths, data = reader.read(digest, SEGMENTS, places)
-                key = ChainKey(entries.key(number).hex())
-                yield Segment(key, Digest(digest.hex()), number in ends, lengths, data)
+        with closing(SlotReader(self._sql, SEGMENTS)) as reader:
+            for at in range(0, len(numbers), _BATCH):
+                batch = numbers[at : at + _BATCH]
+                digests = [entries.digest(number) for number in batch]
+                places = reader.find(digests)
+                reader.read_ahead(places)
+                for number, digest in zip(batch, digests, strict=True):
+                    lengths, data = reader.read(digest, places)
+                    key = ChainKey(entries.key(number).hex())
+                    yield Segment(key, Digest(digest.hex()), number in ends, lengths, data)
 
     # --- side files ---------------------------------------------------------------------------------------
 
@@ -284,9 +286,9 @@ class SqlResidue:
 
     def side_data(self, digest: Digest) -> bytes | None:
         """Returns the bytes of a side file, unverified, or None when they cannot be had."""
-        reader = SlotReader(self._sql)
         wanted = bytes.fromhex(digest)
-        return reader.read(wanted, SIDE_FILES, reader.find([wanted], SIDE_FILES))[1]
+        with closing(SlotReader(self._sql, SIDE_FILES)) as reader:
+            return reader.read(wanted, reader.find([wanted]))[1]
 
     # --- upkeep -------------------------------------------------------------------------------------------
 

@@ -148,10 +148,10 @@ def _check_source(
 def _record(sql: Database, entries: Entries, wanted: int, bad: dict[_Item, str]) -> bytes | None:
     """Returns the record of that number, b"" behind the last one, None when it cannot be had."""
     first = 0
-    reader = SlotReader(sql)
+    reader = SlotReader(sql, SEGMENTS)
     for number in range(len(entries)):
         digest = entries.digest(number)
-        lengths, data = reader.read(digest, SEGMENTS, reader.find([digest], SEGMENTS))
+        lengths, data = reader.read(digest, reader.find([digest]))
         if data is None or (digest, SEGMENTS) in bad:
             return None
         if wanted < first + len(lengths):
