@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -260,6 +260,9 @@ class LineResume:
 
     def owner(self, found: Found, home: Home) -> Owner | None:
         return None
+
+    def owners(self, home: Home) -> Mapping[str, Owner]:
+        return {}
 
 
 FORMAT = Format(

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
 from clew.formats.protocol import Found, Home, Owner
+from thirdformat.locate import TinyLocate
 
 
 class TinyResume:
@@ -17,5 +21,13 @@ class TinyResume:
         return ("tiny", "fork", session_id)
 
     def owner(self, found: Found, home: Home) -> Owner | None:
-        sign = found.path.parent / "owner"
-        return Owner(int(sign.read_text()), "the owner file") if sign.is_file() else None
+        return _owner(found.path.parent)
+
+    def owners(self, home: Home) -> Mapping[str, Owner]:
+        found = {path.parent.name: _owner(path.parent) for path in TinyLocate().base(home).glob("*/owner")}
+        return {session_id: owner for session_id, owner in found.items() if owner is not None}
+
+
+def _owner(folder: Path) -> Owner | None:
+    sign = folder / "owner"
+    return Owner(int(sign.read_text()), "the owner file") if sign.is_file() else None
