@@ -397,7 +397,7 @@ def test_a_false_source_id_is_found(residue: ResidueStore):
     capture = residue.put_capture(make_new(GROUPS, session="a"), make_segments(GROUPS))
     false = msgspec.structs.replace(make_new(GROUPS), session_id=NativeId("b"))
     residue.put_capture(false, make_segments(GROUPS))
-    undeclared = msgspec.structs.replace(make_new([[b""]], session="c"), source_record=None)
+    undeclared = msgspec.structs.replace(make_new([[b"elsewhere"]], session="c"), source_record=None)
     residue.put_capture(undeclared, make_segments(GROUPS))
     late = msgspec.structs.replace(make_new([GROUPS[1]], session="d"), source_record=1)
     residue.put_capture(late, make_segments(GROUPS))

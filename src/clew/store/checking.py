@@ -135,9 +135,9 @@ def _check_source(
 ) -> Iterator[Problem]:
     """Recomputes the source id, if the record that went into it can be had (a missing one is named
     already)."""
-    record: bytes | None = b""
-    if body.source_record is not None:
-        record = _record(sql, entries, body.source_record, bad)
+    if body.source_record is None:
+        return
+    record = _record(sql, entries, body.source_record, bad)
     if record is None:
         return
     session = None if row[2] is None else NativeId(read_text(row[2]))

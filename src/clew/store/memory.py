@@ -255,12 +255,10 @@ class MemoryResidue:
     def _names_its_source(self, one: _Kept) -> bool:
         segments = [self._segment(entry) for entry in one.entries]
         wanted = one.row.source_record
-        record = b""
-        if wanted is not None:
-            if any(segment.data is None for segment in segments):
-                return True
-            records = [record for segment in segments for record in segment.records()]
-            record = records[wanted] if wanted < len(records) else b""
+        if wanted is None or any(segment.data is None for segment in segments):
+            return True
+        records = [record for segment in segments for record in segment.records()]
+        record = records[wanted] if wanted < len(records) else b""
         return source_id(one.row.agent, one.row.session_id, record) == one.row.source_id
 
     def drop_damaged(self) -> int:

@@ -101,8 +101,8 @@ class NewCapture(msgspec.Struct, frozen=True):
 
     `facts` is the caller's own (root, folder, times, ...), opaque here. It takes part in deciding whether two
     captures are the same, so it must hold nothing that changes by itself. `refers` are captures of the
-    sessions this one refers to. `source_record` is the number of the record that went into `source_id`; None
-    when the format declares none.
+    sessions this one refers to. `source_record` is the number of the record that went into `source_id`, None
+    when that was none of the session's records as they stand (then the source id is not checked).
     """
 
     agent: AgentName
