@@ -173,7 +173,7 @@ class World:
 
     # --- steps of one process ---
 
-    def probe(self, clew: Clew, *, blind: bool) -> Probed | None:
+    def probe(self, clew: Clew, *, blind: bool = False, blind_holder: bool = False) -> Probed | None:
         """Looks at the owner, or the reservation, and its holder; remembers what was seen, and at which fence."""
         record = self.record()
         if record is None:
@@ -190,7 +190,9 @@ class World:
             subject = classify_reservation(record.location.host, seen)
         holder = Probe("indeterminate")
         if lease.holder is not None:
-            holder = classify_holder(lease.holder, self.look(lease.holder.host, lease.holder.pid, here, blind=blind))
+            holder = classify_holder(
+                lease.holder, self.look(lease.holder.host, lease.holder.pid, here, blind=blind_holder)
+            )
         attempt = clew.attempt
         holds = attempt is not None and attempt.fence == lease.fence and lease.holder == clew.me
         clew.probed = Probed(lease.fence, subject, holder, holds)
@@ -451,7 +453,7 @@ class World:
         last = self.start(record.location.host)
         last.clock = START
         for _ in range(3):
-            self.probe(last, blind=False)
+            self.probe(last)
             self.judge(last)
         self.settle(last)
         self.observe(last)

@@ -74,9 +74,16 @@ class LeaseMachine(RuleBasedStateMachine):
         clew = self.clew(n)
         clew.clock = max(0, clew.clock + jump)
 
-    @rule(n=pick, blind=st.booleans())
-    def probe(self, n: int, blind: bool) -> None:
-        self.world.probe(self.clew(n), blind=blind)
+    @rule(n=pick, blind=st.booleans(), blind_holder=st.booleans())
+    def probe(self, n: int, blind: bool, blind_holder: bool) -> None:
+        self.world.probe(self.clew(n), blind=blind, blind_holder=blind_holder)
+
+    @rule(n=pick, blind=st.booleans(), blind_holder=st.booleans())
+    def look_badly_and_judge(self, n: int, blind: bool, blind_holder: bool) -> None:
+        clew = self.clew(n)
+        self.world.probe(clew, blind=blind, blind_holder=blind_holder)
+        self.world.judge(clew)
+        self.world.observe(clew)
 
     @rule(n=pick)
     def judge(self, n: int) -> None:
@@ -85,7 +92,7 @@ class LeaseMachine(RuleBasedStateMachine):
     @rule(n=pick)
     def look_and_judge(self, n: int) -> None:
         clew = self.clew(n)
-        self.world.probe(clew, blind=False)
+        self.world.probe(clew)
         self.world.judge(clew)
         self.world.observe(clew)
 
@@ -144,7 +151,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @rule(n=pick)
     def restore(self, n: int) -> None:
-        if n == 0:
+        if n < 3:
             self.world.restore()
 
     @invariant()
