@@ -186,8 +186,8 @@ def item(kind: str, **members: Any) -> bytes:
     return line("response_item", {"type": kind} | members)
 
 
-def event(kind: str, ordinal: int | None = None, **members: Any) -> bytes:
-    return line("event_msg", {"type": kind} | members, ordinal)
+def event(name: str, ordinal: int | None = None, **members: Any) -> bytes:
+    return line("event_msg", {"type": name} | members, ordinal)
 
 
 def shape(session: Session) -> list[tuple[str, str]]:

@@ -254,10 +254,8 @@ class _Reading:
         """Takes the lines of one stream in order."""
         self.position = 0
         for number, line in lines:
-            if line is None:
+            if line is None or (self.borrowed and self._is_beyond(line)):
                 continue
-            if self.borrowed and self._is_beyond(line):
-                return
             if line.type == "response_item":
                 self._take_item(line.payload, line, number)
             else:
