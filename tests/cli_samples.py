@@ -141,7 +141,7 @@ def make_full() -> Shown:
 
 def make_converted(**report: object) -> Converted:
     """Returns a conversion of 41 messages, with these fields of its report changed."""
-    base = Report("plain", 0, 41, (Loss("reasoning blocks", 12), Loss("images", 1)))
+    base = Report("plain", 0, 41, (Loss("reasoning blocks", 12), Loss("images", 1)), messages=41)
     return Converted(
         End("claude", "86d7aaaa", "/home/dev/.claude/projects/x/86d7.jsonl", "/home/dev/shop-api"),
         End("codex", "01a2bbbb", "/home/dev/.codex/a.jsonl", "/home/dev/shop-api", ("/home/dev/.codex/a.jsonl",)),

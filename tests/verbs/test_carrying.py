@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from clew_corpus import Case, own_case, own_cases
 
 from clew.errors import AmbiguousError, FormatError, NotFoundError, Refused, UsageError
 from clew.formats.protocol import Home
@@ -21,6 +20,7 @@ from clew.verbs.ls import ls
 from clew.verbs.refer import open_session
 from clew.verbs.restore import restore
 from clew.verbs.resume import resume
+from clew_corpus import Case, own_case, own_cases
 
 Make = Callable[..., Context]
 

@@ -105,11 +105,13 @@ def tell_converted(run: Invocation, done: Converted, *, dry_run: bool = False) -
 def _fidelity(done: Converted, look: Look) -> Iterator[str]:
     report = done.report
     agent, source = done.to.agent, f"{done.from_.agent} {done.from_.session_id[:8]}"
-    total = words.count(report.restored_messages + report.rendered_messages, "message")
+    counts = [words.count(report.messages, "message")]
+    if report.calls or report.results:
+        counts += [words.count(report.calls, "call"), words.count(report.results, "result")]
     fields = {
         "agent": agent,
         "source": look.safe(source, line=True),
-        "messages": total,
+        "messages": ", ".join(counts),
         "restored": words.count(report.restored_messages, "message"),
         "rendered": f"{report.rendered_messages:,}",
         "answers": words.count(report.invented, "answer"),

@@ -77,7 +77,7 @@ def _capture(
         streams=_stream_entries(session),
         facts=msgspec.json.encode(_facts(session)),
         refers=refers,
-        message_count=len(session.messages),
+        message_count=sum(message.role != "tool" for message in session.history),
         source_record=_source_record(session),
     )
     rest = (

@@ -1,0 +1,285 @@
+"""From what was typed to a run: who is asked, which operation, with which settings; anew for a resume.
+
+Environment, folders and programs of the user come in through the invocation; the library underneath is handed values.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import uuid
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import clew
+from clew.cli.group import Invocation, agent_environment
+from clew.errors import NotFoundError, UsageError
+from clew.formats.registry import get_format
+from clew.runs.active import probe
+from clew.runs.engine import Progress, RunOptions, RunResult, RunSettings, carry_out
+from clew.runs.folder import find_all, get_run
+from clew.runs.operation import Operation
+from clew.runs.review.asking import AskAgent
+from clew.runs.review.endpoint import EndpointAsker, resolve_endpoint
+from clew.runs.review.git import Git, open_repository
+from clew.runs.review.headless import HEADLESS, AgentAsker, get_headless
+from clew.runs.review.operation import RESUMABLE, ReviewLimits, ReviewOperation, ReviewPlan, make_wanted
+from clew.runs.review.rules import FileFilter, load_rules
+from clew.runs.review.selection import DEFAULT_TOKEN_LIMIT
+from clew.runs.sessions import ThreadLinker, VerbTranslator
+from clew.runs.translate import TranslateOperation
+from clew.verbs.context import Context
+
+DEFAULT_TIMEOUT_S = 600.0
+
+_OF_ONE_COMMAND = frozenset({"cwd", "waive"})
+"""What a resume never takes over; but the folder of a translation is its input."""
+
+
+class Plan(NamedTuple):
+    """An operation that is ready to be resolved, and what of it was typed on this very command."""
+
+    operation: Operation
+    explicit_provider: bool = False
+    explicit_model: bool = False
+    links_sessions: bool = False
+
+
+class Start:
+    """One command that starts a run: the words that were typed, and everything that they are read with."""
+
+    def __init__(
+        self, run: Invocation, ctx: Context, typed: Mapping[str, Any], *, parent: str = "", delta: bool = False
+    ) -> None:
+        self.run, self.ctx = run, ctx
+        self.words: dict[str, Any] = {name: value for name, value in typed.items() if value not in (None, (), False)}
+        self.typed_here = frozenset(self.words)
+        self.parent, self.delta = parent, delta
+        self.settings = RunSettings(
+            folder=runs_folder(run), clock=ctx.clock, new_id=lambda: uuid.uuid4().hex, version=clew.__version__
+        )
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """The words that a resume of this run takes over."""
+        left_out = _OF_ONE_COMMAND - ({"cwd"} if "from_agent" in self.words else set())
+        return {name: value for name, value in self.words.items() if name not in left_out}
+
+    def carry_out(self, begin: Callable[[Start], Plan]) -> RunResult:
+        """Carries out what `begin` plans; Ctrl-C and a polite kill end the run in good order."""
+        plan = begin(self)
+        settings = self.settings
+        if plan.links_sessions:
+            settings = RunSettings(
+                settings.folder, settings.clock, settings.new_id, settings.version, linked=ThreadLinker(self.ctx)
+            )
+        options = RunOptions(
+            concurrency=self.words.get("jobs", 1),
+            budget_tokens=self.words.get("budget", 0),
+            item_timeout_s=self.words.get("timeout", DEFAULT_TIMEOUT_S if plan.links_sessions else 0),
+            explicit_provider=plan.explicit_provider,
+            explicit_model=plan.explicit_model,
+            delta=self.delta,
+            waived=_read_waived(self.words.get("waive", ())),
+            resumable_hint=RESUMABLE if plan.operation.name == "review" else "",
+        )
+        with _polite_kill():
+            return carry_out(plan.operation, settings, options, parent=self.parent, on_progress=self._progress)
+
+    def _progress(self, told: Progress) -> None:
+        parts = [f"{told.reused} reused" if told.reused else "", f"{told.failed} failed" if told.failed else ""]
+        parts.append(f"{told.spent.total:,} tokens" if told.spent.total else "")
+        detail = ", ".join(filter(None, parts))
+        what = f"items ({detail}):" if detail else "items:"
+        self.run.screen.progress(what, told.done + told.reused + told.failed + told.waived, told.total)
+
+
+def _read_waived(words: tuple[str, ...]) -> dict[str, str]:
+    """Returns the reasons by path of `PATH=REASON`; raises UsageError when one has no reason."""
+    waived: dict[str, str] = {}
+    for word in words:
+        path, _, reason = word.partition("=")
+        if not path or not reason.strip():
+            raise UsageError(f"{word!r} waives nothing", hint="Write --waive PATH=REASON.")
+        waived[path] = reason
+    return waived
+
+
+@contextmanager
+def _polite_kill() -> Generator[None]:
+    """Takes SIGTERM for Ctrl-C while a run goes on, so that it is ended and not only cut off."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:  # not in the main thread: whoever embeds the command line handles signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def runs_folder(run: Invocation) -> Path:
+    """Returns the folder of all runs."""
+    return run.settings.data / "runs"
+
+
+def open_git(run: Invocation, cwd: str | None) -> Git:
+    """Returns the repository of a folder; raises NotFoundError."""
+    return open_repository(run.around.cwd / cwd if cwd else run.around.cwd, run.around.env)
+
+
+def repository_of(run: Invocation, cwd: str | None) -> Path | None:
+    """Returns the top of the repository that a folder lies in; None when it lies in none."""
+    try:
+        return open_git(run, cwd).root
+    except NotFoundError:
+        return None
+
+
+def scope_of(run: Invocation, cwd: str | None) -> Path:
+    """Returns the folder whose runs are meant: the repository's top, else the folder itself."""
+    return repository_of(run, cwd) or (run.around.cwd / cwd if cwd else run.around.cwd)
+
+
+# --- review -----------------------------------------------------------------------------------------------
+
+
+def start_review(start: Start, words: Mapping[str, Any]) -> Plan:
+    """Plans a review from what was typed; raises UsageError, NotFoundError or UnreadableSource."""
+    run = start.run
+    git = open_git(run, start.words.get("cwd"))
+    wanted = make_wanted(
+        from_ref=words.get("from_ref", ""),
+        to_ref=words.get("to_ref", ""),
+        commit=words.get("commit", ""),
+        staged=words.get("staged", False),
+        workspace=words.get("workspace", False),
+    )
+    custom = run.around.cwd / words["rules"] if "rules" in words else None
+    if custom is not None:
+        start.words["rules"] = str(custom)
+    typed = FileFilter(tuple(words.get("include", ())), tuple(words.get("exclude", ())))
+    rules = load_rules(git.root, custom=custom, user=_config_folder(run) / "rules.toml", typed=typed)
+    asker = make_asker(start, words)
+    plan = ReviewPlan(
+        concurrency=start.words.get("jobs", 1),
+        item_timeout_s=start.words.get("timeout", DEFAULT_TIMEOUT_S),
+        budget_tokens=start.words.get("budget", 0),
+        language=words.get("language", ""),
+    )
+    folder = start.settings.folder
+    active = {found.run_id: found for found in find_all(folder)}
+    operation = ReviewOperation(
+        git,
+        wanted,
+        rules,
+        asker,
+        checkouts=start.ctx.data / "checkouts",
+        plan=plan,
+        limits=ReviewLimits(file_tokens=words.get("max_file_tokens", DEFAULT_TOKEN_LIMIT)),
+        typed={"operation": "review", **start.kept},
+        is_active=lambda run_id: run_id in active and probe(active[run_id].lock_path) == "active",
+    )
+    here = start.typed_here
+    return Plan(operation, bool(here & {"agent", "provider"}), "model" in here, links_sessions=True)
+
+
+def _config_folder(run: Invocation) -> Path:
+    root = run.settings.root
+    return root / ".config" / "clew" if root is not None else run.around.config_folder()
+
+
+def make_asker(start: Start, words: Mapping[str, Any]) -> AskAgent:
+    """Returns who is asked: what was typed, then what the environment says, then the first agent that is here."""
+    env = start.run.around.env
+    agent, provider = words.get("agent", ""), words.get("provider", "")
+    if agent and provider:
+        raise UsageError("both an agent and a provider are named", hint="Take --agent or --provider.")
+    if not agent and not provider:
+        agent, provider = env.get("CLEW_REVIEW_AGENT", ""), env.get("CLEW_REVIEW_PROVIDER", "")
+        if agent and provider:
+            raise UsageError("CLEW_REVIEW_AGENT and CLEW_REVIEW_PROVIDER are both set", hint="Unset one of them.")
+    model = words.get("model") or env.get("CLEW_REVIEW_MODEL", "")
+    if not provider:
+        return _make_agent(start, agent, model)
+    url = words.get("endpoint") or env.get("CLEW_REVIEW_ENDPOINT", "")
+    endpoint = resolve_endpoint(provider, model, url=url, key_name=words.get("key_env", ""), environment=env)
+    return EndpointAsker(endpoint, env)
+
+
+def _make_agent(start: Start, name: str, model: str) -> AskAgent:
+    environment = agent_environment(start.run.settings, start.run.around)
+    search = environment.get("PATH", "")
+    for known in (name,) if name else tuple(HEADLESS):
+        agent = get_headless(known)
+        program = shutil.which(agent.name, path=search)
+        if program is None:
+            continue
+        # The model that the agent is set to now: when its configuration changes, a resume is to notice.
+        chosen = model or get_format(agent.name).locate.settings(start.ctx.home).model
+        return AgentAsker(
+            agent, program=program, model=chosen, environment=environment, new_uuid=lambda: str(uuid.uuid4())
+        )
+    raise NotFoundError(
+        f"{name} is not installed" if name else f"none of {', '.join(HEADLESS)} is installed",
+        code="agent_missing",
+        hint="Install an agent, or ask an endpoint: --provider NAME --model NAME.",
+        agent=name or None,
+    )
+
+
+# --- translate --------------------------------------------------------------------------------------------
+
+
+def start_translate(start: Start, words: Mapping[str, Any]) -> Plan:
+    """Plans a translation of many sessions from what was typed."""
+    source, target = words["from_agent"], words["to_agent"]
+    if source == target:
+        raise UsageError(f"the sessions are {source}'s already", hint="Name another agent with --to.")
+    folder, model, full = words.get("cwd"), words.get("model"), bool(words.get("full", False))
+    translator = VerbTranslator(start.ctx, source, target, folder=folder, model=model, full=full)
+    operation = TranslateOperation(
+        translator,
+        source=source,
+        target=target,
+        scope=Path(folder) if folder else start.ctx.home.root,
+        rules={"model": model or "", "full": str(full), "folder": folder or ""},
+        typed={"operation": "translate", **start.kept},
+    )
+    return Plan(operation)
+
+
+# --- resume -----------------------------------------------------------------------------------------------
+
+_STARTERS: dict[str, Callable[[Start, Mapping[str, Any]], Plan]] = {
+    "review": start_review,
+    "translate": start_translate,
+}
+
+
+def resume_run(start: Start, name: str) -> Plan:
+    """Plans the run that goes on from another: what was typed for that one, with what was typed now on top of it."""
+    parent = get_run(start.settings.folder, name).load()
+    before = dict(parent.start.requested) if parent.start is not None else {}
+    operation = str(before.pop("operation", "") or (parent.start.operation if parent.start is not None else ""))
+    starter = _STARTERS.get(operation)
+    if starter is None:
+        raise UsageError(
+            f"run {parent.run_id} is of the operation {operation or 'of no name'!r}, which is not known here",
+            hint="Its log is damaged, or another program made it: `clew run show` tells what it holds.",
+            run=parent.run_id,
+        )
+    if start.typed_here & {"agent", "provider"}:
+        # Another provider brings its own model, address and key.
+        for word in ("agent", "provider", "model", "endpoint", "key_env"):
+            before.pop(word, None)
+    start.words = {**before, **start.words}
+    start.parent = parent.run_id
+    return starter(start, start.words)
