@@ -14,6 +14,7 @@ from pathlib import Path
 from clew.formats.codex.locate import LOCATE
 from clew.formats.protocol import Found, Home, Owner
 from clew.ids import is_safe_name
+from clew.platform.process import identify
 
 LOCKS = "thread-writer-locks"
 _SUFFIX = ".lock"
@@ -57,42 +58,45 @@ class CodexResume:
 def _holder(path: Path) -> Owner | None:
     """Returns who holds the lock on a file; None where nobody does or there is no such file.
 
-    The lock is tried shared and given back at once: a process that starts in this very moment may be refused once.
+    Where the kernel does not tell, the lock is tried shared and given back at once: an agent that starts in this very
+    moment may be refused once. Then nobody knows who it is: process 0.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+    except (OSError, ValueError):
         return None
     try:
-        facts = os.fstat(fd)
-        pid = _pid_by_kernel(facts)
+        pid = _pid_by_kernel(os.fstat(fd))
         if pid is not None:
-            return Owner(pid, "writer lock")
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return Owner(0, "writer lock")
-        except OSError:
-            return None
+            identity = identify(pid)
+            return Owner(pid, "writer lock", None if identity is None else identity.start_ticks)
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return Owner(0, "writer lock")
+    except OSError:
         return None
     finally:
         os.close(fd)
+    return None
 
 
 def _pid_by_kernel(facts: os.stat_result) -> int | None:
     """Returns who holds a lock on this file by the kernel's own list (Linux), or None."""
     key = f"{os.major(facts.st_dev):02x}:{os.minor(facts.st_dev):02x}:{facts.st_ino}"
-    try:
-        lines = Path("/proc/locks").read_text("ascii", "replace").splitlines()
-    except OSError:
-        return None
-    for line in lines:
+    for line in _read_locks().splitlines():
         fields = line.split()
-        if len(fields) >= 6 and fields[1] != "->" and key in fields:
+        if key in fields and "->" not in fields:
             pid = fields[fields.index(key) - 1]
             if pid.isdigit() and pid != "0":
                 return int(pid)
     return None
+
+
+def _read_locks() -> str:
+    try:
+        return Path("/proc/locks").read_text("ascii", "replace")
+    except OSError:
+        return ""
 
 
 RESUME = CodexResume()
