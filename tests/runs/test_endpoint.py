@@ -209,6 +209,7 @@ def test_a_proxy_is_used_but_never_for_this_machine(model: Model) -> None:
         ("mine", "m", "", {"MINE_API_KEY": KEY}, "provider 'mine' is not known"),
         ("mine", "m", "ftp://h/v1", {"MINE_API_KEY": KEY}, "no http or https address"),
         ("mine", "m", f"https://u:{KEY}@h/v1", {"MINE_API_KEY": KEY}, "carries credentials"),
+        ("mine", "m", f"https://h/v1?api_key={KEY}", {"MINE_API_KEY": KEY}, "carries credentials"),
         ("mine", "m", "http://far.example/v1", {"MINE_API_KEY": KEY}, "over plain HTTP"),
         ("mine", "m", "https://h:port/v1", {"MINE_API_KEY": KEY}, "is no address"),
     ],

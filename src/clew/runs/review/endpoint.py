@@ -22,6 +22,7 @@ from msgspec import Struct
 from clew.errors import UsageError
 from clew.runs.lineage import Target
 from clew.runs.operation import ItemContext, ItemFailed, Usage
+from clew.runs.reason import sanitise
 from clew.runs.review.asking import MAX_ANSWER_BYTES, Answer, Unreached
 
 Speech = Literal["openai", "anthropic"]
@@ -100,7 +101,8 @@ def _check_address(address: str) -> urllib.parse.SplitResult:
         raise UsageError(f"the endpoint is no address: {error}", hint="Write https://host/v1.") from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UsageError("the endpoint is no http or https address", hint="Write https://host/v1.")
-    if "@" in parts.netloc or parts.fragment:
+    # The address is kept in the run's log, so that a resume finds it; nothing secret may stand in it.
+    if "@" in parts.netloc or parts.fragment or sanitise(address) != address:
         raise UsageError(
             f"the endpoint at {parts.hostname} carries credentials",
             hint="Put the key into the environment: --key-env NAME.",
