@@ -270,3 +270,31 @@ def test_no_line_however_made_takes_more_than_linear_time() -> None:
     # The bound is no measure of speed: any of these lines took hours while the scan was quadratic.
     done = subprocess.run([sys.executable, "-c", ADVERSARIAL], timeout=120, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_bytes_that_are_no_utf8_are_told_also_where_nobody_decodes() -> None:
+    good = line("a", "é 🚀")
+    long = b'{"type":"b","payload":"' + b"\xc3\xa9" * (1 << 20) + b'","other":"\xff"}'
+    data = b"\n".join((good, b'{"type":"a","payload":"\xff"}', b'{"type":"a","other":"\xc3"}', long, good))
+    _, rows, damage = frame(data)
+    assert [row and row.type for row in rows] == ["a", "a", "a", "b", "a"]
+    assert [(d.sort, d.record, d.line) for d in damage] == [("bad utf-8", n, n + 1) for n in (1, 2, 3)]
+
+
+def test_records_in_which_lone_surrogates_were_replaced_are_named() -> None:
+    data = b'{"type":"a"}\n{"type":"b","payload":"\\ud83d"}\n{"type":"c","payload":"\\ud83d\\ude00"}\n'
+    damage: list[Damage] = []
+    lines = JsonLines(Records(), Stream("s.jsonl", data), msgspec.json.Decoder(Row), damage)
+    assert [row and row.type for _, row in lines] == ["a", "b", "c"]
+    assert lines.mended == [1]
+    assert not damage
+
+
+def test_what_the_fast_decoder_refuses_goes_to_the_slow_one() -> None:
+    class Slow:
+        def decode(self, data: bytes, /) -> Row:
+            return Row("slow")
+
+    data = b'{"type":"a"}\n{"type":5}\n'
+    lines = JsonLines(Records(), Stream("s.jsonl", data), msgspec.json.Decoder(Row), [], slow=Slow())
+    assert [row and row.type for _, row in lines] == ["a", "slow"]

@@ -7,10 +7,11 @@ is an opaque record, reported with file, record, offset and sort.
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -19,6 +20,7 @@ from clew.conversation.source import Buffer, Records, Stream
 from clew.conversation.text import mend_surrogates
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 _BOM = b"\xef\xbb\xbf"
 _OPENING = re.compile(rb'\{\s*"')
@@ -45,13 +47,19 @@ def line_ends(data: Buffer, start: int = 0) -> Iterator[int]:
         yield size
 
 
+class SlowDecoder(Protocol[T_co]):
+    """Decodes what the fast path refuses; raises msgspec.DecodeError for what is no record either."""
+
+    def decode(self, data: bytes, /) -> T_co: ...
+
+
 class JsonLines(Generic[T]):
     """Iterates over a stream's records as (record number, decoded value or None).
 
-    `decoder` is the fast path; where it refuses, `lenient` gets the value of the standard library's parser (bad
-    UTF-8 replaced, control characters and lone surrogates let through) and makes a `T` of it or None. `accept` may
-    tell that a value which decodes is no record of this format. `starts` grows as the iteration goes on; damage is
-    appended to `damage`.
+    `decoder` is the fast path; where it refuses, `slow` gets the line (the same decoder by default), and then what
+    the standard library's parser makes of it: bad UTF-8 and lone surrogates replaced, control characters let
+    through. `starts` grows as the iteration goes on; damage is appended to `damage`, and the numbers of records in
+    which lone surrogates were replaced to `mended`.
     """
 
     def __init__(
@@ -63,8 +71,12 @@ class JsonLines(Generic[T]):
         *,
         growing: bool = False,
         start: int = 0,
+        slow: SlowDecoder[T] | None = None,
     ) -> None:
         self.records, self.stream, self.decoder, self.damage = records, stream, decoder, damage
+        self.slow: SlowDecoder[T] = slow or decoder
+        self.mended: list[int] = []
+        self._replaced = False
         self.growing, self.start = growing, start
         self.first = len(records)
         self.starts = records.add_stream(stream)
@@ -81,13 +93,16 @@ class JsonLines(Generic[T]):
         for end in line_ends(view, begin):
             self.line += 1
             starts.append(begin)
+            line = view[begin:end]
             try:
-                value: T | None = decode(view[begin:end])
+                value: T | None = decode(line)
             except (msgspec.DecodeError, RecursionError):
                 for value in self._mend(begin, end):
                     yield number, value
                     number += 1
             else:
+                if not _is_utf8(line):  # the fast path looks only at what it decodes
+                    self._report(number, begin, "bad utf-8")
                 yield number, value
                 number += 1
             begin = end
@@ -122,8 +137,11 @@ class JsonLines(Generic[T]):
         text_end = len(body.rstrip(b"\x00"))
         if text_end < len(body):
             self._report(number, begin + text_end, "nul run", f"{len(body) - text_end} zero bytes", lost=False)
+        self._replaced = False
         value, sort = self._decode(body[lead:text_end])
         if value is not None:
+            if self._replaced:
+                self.mended.append(number)
             if sort:
                 self._report(number, begin, sort, lost=sort == "bad utf-8")
             yield value
@@ -137,7 +155,7 @@ class JsonLines(Generic[T]):
     def _decode(self, data: bytes) -> tuple[T | None, str]:
         """Returns the value and what is odd about it; None and the sort of damage when it is no record."""
         try:
-            return self.decoder.decode(data), ""
+            return self.slow.decode(data), ""
         except RecursionError:
             return None, "too deep"
         except msgspec.DecodeError:
@@ -161,8 +179,10 @@ class JsonLines(Generic[T]):
     def _convert(self, value: dict[str, object]) -> T | None:
         """Makes a record of a leniently parsed object; a lone surrogate, which no decoder takes, is U+FFFD."""
         try:
-            text = mend_surrogates(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
-            return self.decoder.decode(text.encode())
+            text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+            mended = mend_surrogates(text)
+            self._replaced = mended is not text
+            return self.slow.decode(mended.encode())
         except (msgspec.DecodeError, RecursionError, ValueError):
             return None
 
@@ -253,6 +273,22 @@ class JsonLines(Generic[T]):
             while at < len(text) and text[at] in _BETWEEN:
                 at += 1
         return pieces
+
+
+def _is_utf8(data: memoryview) -> bool:
+    """Tells whether a line is strict UTF-8, without holding a second copy of a long one."""
+    if len(data) <= _CHUNK:
+        piece = bytes(data)
+        if piece.isascii():
+            return True
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for at in range(0, len(data), _CHUNK):
+            decoder.decode(data[at : at + _CHUNK])
+        decoder.decode(b"", True)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _refuse_constant(name: str) -> object:
