@@ -53,15 +53,15 @@ class Content:
         else:
             model = model and self.model  # one string for all
         mark = rec.read_mark(node.mark) if node.mark is not None else None
-        if rec.is_text(node.content):
-            parts: tuple[Part, ...] = (_text_part(JsonString(node.content), mark),)
-        else:
-            parts = tuple(self._reply_parts(node.content, mark))
-        return [Message("assistant", parts, "model", "", rec.read_time(node.time), model, node.reply)]
+        parts = self._reply_parts(node.content, mark)
+        return [Message("assistant", tuple(parts), "model", "", rec.read_time(node.time), model, node.reply)]
 
     def _reply_parts(self, content: msgspec.Raw, mark: Mark | None) -> list[Part]:
+        blocks = rec.read_blocks(content)
+        if not blocks and rec.is_text(content):
+            return [_text_part(JsonString(content), mark)]
         parts: list[Part] = []
-        for block in rec.read_blocks(content):
+        for block in blocks:
             sort = block.type
             if sort == "text":
                 parts.append(_text_part(_string(block.text), mark))
@@ -98,11 +98,12 @@ class Content:
         content = node.content
         mark = rec.read_mark(node.mark) if node.mark is not None else None
         time = rec.read_time(node.time)
-        if rec.is_text(content):
-            return self._said(node, [_text_part(JsonString(content), mark)], mark, time)
+        blocks = rec.read_blocks(content)
+        if not blocks:
+            return self._said(node, [_text_part(JsonString(content), mark)], mark, time) if rec.is_text(content) else []
         found: list[Message] = []
         parts: list[Part] = []
-        for block in rec.read_blocks(content):
+        for block in blocks:
             sort = block.type
             if sort == "tool_result":
                 result = self._result(block, mark, time)
@@ -153,9 +154,10 @@ class Content:
         call_id = block.tool_use_id if type(block.tool_use_id) is str else ""
         failed = block.is_error is True
         parts: list[Part] = []
-        if rec.is_text(block.content):
+        inner_blocks = rec.read_blocks(block.content)
+        if not inner_blocks and rec.is_text(block.content):
             parts.append(_text_part(JsonString(block.content), mark))
-        for inner in rec.read_blocks(block.content):
+        for inner in inner_blocks:
             if inner.type == "text":
                 parts.append(_text_part(_string(inner.text), mark))
             elif inner.type == "image":
@@ -192,7 +194,7 @@ def _says_only(content: msgspec.Raw, text: str) -> bool:
 
 
 def _string(raw: msgspec.Raw) -> Lazy:
-    return JsonString(raw) if rec.is_text(raw) else ""
+    return JsonString(raw) if raw is not rec.NONE and memoryview(raw)[0] == 0x22 else ""
 
 
 def _arguments(raw: msgspec.Raw) -> Lazy:

@@ -160,11 +160,17 @@ def _entries(folder: Path, *, strict: bool = False) -> list[os.DirEntry[str]]:
     """Returns a folder's entries by name; nothing for one that cannot be read, unless `strict`."""
     try:
         with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
+            return sorted(entries, key=_order)
     except OSError:
         if strict:
             raise
         return []
+
+
+def _order(entry: os.DirEntry[str]) -> tuple[str, bool]:
+    """A session's file comes before the folder of its side files."""
+    name = entry.name.removesuffix(_ENDING)
+    return name, name == entry.name
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -124,27 +124,38 @@ class CompactMetadata(msgspec.Struct, gc=False, rename="camel"):
     preserved_segment: msgspec.Raw = NONE
 
 
-class RecordDecoder:
-    """Decodes a line into a record; one whose message or attachment is no object is a record all the same."""
+RECORDS = msgspec.json.Decoder(Record)
 
-    def decode(self, data: Any) -> Record:
+
+class OddRecords:
+    """Decodes what the decoder of records refuses: one whose message or attachment is no object."""
+
+    def decode(self, data: bytes, /) -> Record:
         """Returns the record; raises msgspec.DecodeError for what is no JSON object."""
         try:
-            return _RECORD(data)
+            return RECORDS.decode(data)
         except msgspec.ValidationError:
-            return _decode_odd(bytes(data))
+            return _decode_odd(data)
+
+
+ODD_RECORDS = OddRecords()
 
 
 def _decode_odd(data: bytes) -> Record:
     members = _MEMBERS(data)
-    for name in ("message", "attachment"):
-        if name in members and first_byte(members[name]) != 0x7B:
+    for name, value in list(members.items()):
+        if name in ("message", "attachment"):
+            if first_byte(value) != 0x7B:
+                del members[name]
+            continue
+        try:
+            _ANYTHING(value)
+        except _ERRORS:  # such as a number beyond every double
             del members[name]
-    return _RECORD(msgspec.json.encode(members))
+    return RECORDS.decode(msgspec.json.encode(members))
 
 
-RECORDS = RecordDecoder()
-_RECORD = msgspec.json.Decoder(Record).decode
+_ANYTHING = msgspec.json.Decoder().decode
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _BLOCKS = msgspec.json.Decoder(list[Block]).decode
 _BLOCK = msgspec.json.Decoder(Block).decode
@@ -172,10 +183,11 @@ def is_text(raw: msgspec.Raw) -> bool:
 
 def read_blocks(raw: msgspec.Raw) -> list[Block]:
     """Returns the content blocks of a list; what is no block is left out, what is no list has none."""
-    if first_byte(raw) != 0x5B:
+    view = memoryview(raw)
+    if not len(view) or view[0] != 0x5B:
         return []
     try:
-        return _BLOCKS(raw)
+        return _BLOCKS(view)
     except _ERRORS:
         pass
     blocks: list[Block] = []
@@ -271,9 +283,11 @@ def _minute_ms(text: str) -> int | None:
 
 def _text_time(value: str) -> int | None:
     if len(value) == 24 and value[16] == ":" and value[19] == "." and value[23] == "Z":
-        minute, second, ms = _minute_ms(value[:16]), value[17:19], value[20:23]
-        if minute is not None and second < "60" and (second + ms).isdigit() and value.isascii():
-            return minute + int(second) * 1000 + int(ms)
+        minute = _minute_ms(value[:16])
+        try:
+            return minute + int(value[17:19]) * 1000 + int(value[20:23])  # type: ignore[operator]
+        except (ValueError, TypeError):
+            pass
     return _any_time(value)
 
 

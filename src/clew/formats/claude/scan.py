@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import msgspec
 
 from clew.conversation.loss import Damage
@@ -24,6 +22,7 @@ class Scan(msgspec.Struct):
     by_uuid: dict[str, int] = {}
     sessions: list[str] = []
     repeated: list[tuple[int, int]] = []
+    mended: list[int] = []
     cwds: dict[str, None] = {}
     version: str = ""
     entrypoint: str = ""
@@ -44,8 +43,7 @@ def scan_stream(
     scan = Scan()
     numbers: dict[str, int] = {}
     nodes, by_uuid, cwds = scan.nodes, scan.by_uuid, scan.cwds
-    decoder = cast("msgspec.json.Decoder[rec.Record]", rec.RECORDS)
-    lines = JsonLines(records, stream, decoder, damage, growing=growing, start=start)
+    lines = JsonLines(records, stream, rec.RECORDS, damage, growing=growing, start=start, slow=rec.ODD_RECORDS)
     unset = msgspec.UNSET
     for number, r in lines:
         if r is None:
@@ -78,7 +76,7 @@ def scan_stream(
             cwds[r.cwd] = None
         if speaks:
             _note_dialect(scan, r)
-    scan.sessions = list(numbers)
+    scan.sessions, scan.mended = list(numbers), lines.mended
     cwds.pop("", None)
     _join_unlinked(nodes)
     return scan

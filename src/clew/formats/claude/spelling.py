@@ -38,7 +38,7 @@ def string_pieces(source: Lazy) -> Iterator[bytes]:
     """Yields a text as a JSON string: as it is spelled already where that is plain ASCII, else spelled anew."""
     if isinstance(source, JsonString):
         data = bytes(source.raw)
-        if data.isascii() and b"\\u" not in data and _CONTROL.search(data) is None:
+        if data.startswith(b'"') and data.isascii() and b"\\u" not in data and _CONTROL.search(data) is None:
             yield data
             return
     yield spell(text_of(source))
