@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 from clew.conversation.digest import bytes_digest, source_id
 from clew.conversation.source import Session, SideFile, Source, Stream
-from clew.errors import ClewError
+from clew.errors import ClewError, Conflict
 from clew.formats.protocol import Format
 from clew.ids import AgentName, CaptureId, ChainKey, Digest, NativeId, SourceId
 from clew.residue.choose import Candidate, is_sound
@@ -80,11 +80,17 @@ def _capture(
         message_count=sum(message.role != "tool" for message in session.history),
         source_record=_source_record(session),
     )
-    rest = (
-        NewSegment(part.key or UNKEYED, part.digest, part.lengths, part.data, part.end_of_source)
-        for part in slices[shared:]
-    )
-    return store.put_capture(new, rest, _side_entries(session.side), base=base, shared=shared)
+    try:
+        return store.put_capture(
+            new, _new_segments(slices, shared), _side_entries(session.side), base=base, shared=shared
+        )
+    except Conflict:  # the base was evicted or damaged meanwhile: then everything is stored
+        return store.put_capture(new, _new_segments(slices, 0), _side_entries(session.side))
+
+
+def _new_segments(slices: Sequence[Slice], start: int) -> Iterator[NewSegment]:
+    for part in slices[start:]:
+        yield NewSegment(part.key or UNKEYED, part.digest, part.lengths, part.data, part.end_of_source)
 
 
 def _slices(session: Session, cuts: tuple[Cut, ...]) -> Iterator[Slice]:
