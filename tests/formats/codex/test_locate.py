@@ -118,3 +118,13 @@ def test_settings_come_from_the_configuration(tmp_path: Path) -> None:
     assert LOCATE.settings(Home(tmp_path)).provider == "openai"
     put(tmp_path, "config.toml", b"model = 5\nmodel_providers = 7\n")
     assert LOCATE.settings(Home(tmp_path)).model == ""
+
+
+def test_a_name_comes_from_the_index(tmp_path: Path) -> None:
+    put(tmp_path, f"sessions/rollout-{ID}.jsonl", meta() + message("user", "hello"))
+    (one,) = found(tmp_path).values()
+    assert read(LOCATE.load(one, Home(tmp_path))).title == ""
+    rows = [(OTHER, "other"), (ID, "first"), (ID, "knots"), (OTHER, ID)]
+    lines = "".join(f'{{"id":"{id_}","thread_name":"{name}","updated_at":"x"}}\n' for id_, name in rows)
+    put(tmp_path, "session_index.jsonl", lines.encode() + b"garbage " + ID.encode() + b"\n")
+    assert read(LOCATE.load(one, Home(tmp_path))).title == "knots"

@@ -24,9 +24,13 @@ _KINDS: dict[str, Sort] = {
     "images.unsupported": "said",
     "audio.unsupported": "said",
     "generic.turn_aborted": "interruption",
-    "generic.user_shell_command": "command",
+    "shell.user_command": "command",
     "multi_agent.subagent_notification": "notice",
     "multi_agent.inter_agent_message": "notice",
+    "multi_agent.inter_agent_completion_message": "notice",
+    "agent_message_board.notification": "notice",
+    "goal.internal_context": "notice",
+    "hooks.additional_context": "notice",
     "compaction.summary": "summary",
 }
 
@@ -59,11 +63,7 @@ def sort_by_kind(kind: str) -> Sort:
     known = _KINDS.get(kind)
     if known is not None:
         return known
-    if kind.startswith("user."):
-        return "said"
-    if kind.startswith(("hooks.", "goal.", "goals.")):
-        return "notice"
-    return "context"
+    return "said" if kind.startswith("user.") else "context"
 
 
 def sort_by_text(text: str) -> Sort:

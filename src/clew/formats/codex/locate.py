@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, cast
 
+import msgspec
+
 from clew.conversation.source import Source, Stream
 from clew.errors import ClewError
 from clew.formats.codex.compressed import MAGIC, SUFFIX
@@ -23,12 +25,20 @@ from clew.platform.fs import open_source
 
 AGENT = "codex"
 SESSIONS, ARCHIVED = "sessions", "archived_sessions"
+INDEX = "session_index.jsonl"
 _ID = r"[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}"
 _NAME = re.compile(
     rf"rollout-(?:(?P<time>\d{{4}}-\d\d-\d\dT\d\d-\d\d-\d\d)-)?(?P<id>{_ID})(?:_(?P<part>{_ID}))?"
     r"\.jsonl(?P<packed>\.zst)?"
 )
 _MAX_DEPTH = 6
+
+
+class _Named(msgspec.Struct, frozen=True):
+    """A line of the index: the name that somebody gave to a thread."""
+
+    id: str
+    thread_name: str
 
 
 class _File:
@@ -84,7 +94,25 @@ class CodexLocate:
             growing=growing,
             hint_id=found.id,
             hint_cwd=found.cwd_hint,
+            facts=self._facts(found.id, base),
         )
+
+    def _facts(self, id_: str, base: Path) -> dict[str, str]:
+        """Returns the thread's name, where the index of versions up to 0.15x has one; the last line counts."""
+        try:
+            with open_source(base / INDEX) as opened:
+                lines = bytes(opened.data).splitlines()
+        except ClewError:
+            return {}
+        for line in reversed(lines):
+            if id_.encode() in line:
+                try:
+                    named = msgspec.json.decode(line, type=_Named)
+                except (msgspec.DecodeError, UnicodeDecodeError):
+                    continue
+                if named.id == id_:
+                    return {"title": named.thread_name}
+        return {}
 
     def _resolve(self, id_: str, home: Home) -> Source | None:
         """Returns another thread by its id; ids come from files and are looked up, never joined into a path."""

@@ -14,8 +14,7 @@ from collections.abc import Iterable
 import msgspec
 
 from clew.conversation.loss import Damage, Loss
-from clew.conversation.model import Message, Text
-from clew.conversation.normal import Normal, NormalBuilder
+from clew.conversation.model import Message
 from clew.conversation.source import (
     Boundary,
     Branch,
@@ -24,12 +23,12 @@ from clew.conversation.source import (
     Reference,
     Session,
     Source,
-    Stream,
 )
-from clew.conversation.text import Lazy, is_empty, text_of
+from clew.conversation.text import Lazy, is_empty
 from clew.formats.codex import compressed
 from clew.formats.codex.endings import State, decode_state, find_ending
 from clew.formats.codex.items import NO_MARK, UNREADABLE, read_item
+from clew.formats.codex.opening import Opened, least, open_stream
 from clew.formats.codex.records import (
     LINE,
     NONE,
@@ -51,6 +50,7 @@ from clew.formats.codex.records import (
     decode_turn,
     is_there,
 )
+from clew.formats.codex.track import Track, is_text, make_summary, normal_messages
 from clew.formats.jsonl import JsonLines, line_ends
 from clew.formats.marks import Mark
 
@@ -83,86 +83,6 @@ class _ReachesBack(Exception):
     """What was added changes what was settled."""
 
 
-class _Track:
-    """Messages as the lines give them, each with its record."""
-
-    __slots__ = ("messages", "records")
-
-    def __init__(self) -> None:
-        self.messages: list[Message] = []
-        self.records: list[int | None] = []
-
-    def add(self, message: Message, record: int | None) -> None:
-        self.messages.append(message)
-        self.records.append(record)
-
-    def copy(self) -> _Track:
-        other = _Track()
-        other.messages, other.records = list(self.messages), list(self.records)
-        return other
-
-    def cut(self, at: int) -> tuple[Message, ...]:
-        """Takes off what lies behind `at` and returns it."""
-        gone = tuple(self.messages[at:])
-        del self.messages[at:], self.records[at:]
-        return gone
-
-    def turn_start(self, count: int) -> int:
-        """Returns where the last `count` turns of the user begin."""
-        at = len(self.messages)
-        while at and count > 0:
-            at -= 1
-            message = self.messages[at]
-            if message.role == "user" and message.origin == "user":
-                count -= 1
-        return at
-
-    def normal(self, upto: int | None = None) -> Normal:
-        builder = NormalBuilder()
-        for message, record in zip(self.messages[:upto], self.records[:upto], strict=True):
-            builder.add(message, record)
-        return builder.finish()
-
-
-class _Opened(msgspec.Struct, frozen=True):
-    """A stream as it is read: the lines, the first facts in them, and whether they were compressed."""
-
-    stream: Stream
-    lines: Stream
-    meta: Meta
-    damage: tuple[Damage, ...] = ()
-
-    @property
-    def packed(self) -> bool:
-        return self.lines is not self.stream
-
-    @property
-    def base(self) -> tuple[str, int | None] | None:
-        """Returns thread and end of what this file goes on from."""
-        found = self.meta.history_base
-        return None if found is None else (found.thread_id, found.end_ordinal_exclusive)
-
-
-def _open(stream: Stream, record: int) -> _Opened:
-    if not compressed.is_compressed(stream):
-        return _Opened(stream, stream, _first_meta(stream))
-    lines, damage = compressed.unpack(stream, record)
-    return _Opened(stream, lines, _first_meta(lines), damage)
-
-
-def _first_meta(stream: Stream) -> Meta:
-    """Returns the facts of the first `session_meta` among the first lines; empty ones where there is none."""
-    records = Records()
-    for _, line in zip(range(8), JsonLines(records, stream, LINE, []), strict=False):
-        if line[1] is not None and line[1].type == "session_meta":
-            return decode_meta(line[1].payload)
-    return Meta()
-
-
-def _least(ends: Iterable[int | None]) -> int | None:
-    return min((end for end in ends if end is not None), default=None)
-
-
 class _Reading:
     """One reading: the state that the lines build up."""
 
@@ -170,8 +90,8 @@ class _Reading:
         self.source = source
         self.records = Records()
         self.damage: list[Damage] = []
-        self.now = _Track()
-        self.full: _Track | None = None
+        self.now = Track()
+        self.full: Track | None = None
         self.boundaries: list[tuple[int, str]] = []
         self.branches: list[tuple[int, tuple[Message, ...]]] = []
         self.unreadable = 0
@@ -193,13 +113,13 @@ class _Reading:
 
     def read_all(self) -> Session:
         """Reads every stream whole."""
-        opened = [_open(stream, number) for number, stream in enumerate(self.source.streams)]
+        opened = [open_stream(stream, number) for number, stream in enumerate(self.source.streams)]
         own = opened[0].meta.id if opened else ""
         for number, one in enumerate(opened):
             if one.base is not None and not (number and one.base[0] == own):
                 self._borrow(*one.base, len(self.records), (one.meta.id,))
             later = [other.base[1] for other in opened[number + 1 :] if other.base and other.base[0] == own]
-            self.limit = _least(later)
+            self.limit = least(later)
             self._read_stream(one, number + 1 == len(opened))
         return self._finish(None)
 
@@ -213,7 +133,7 @@ class _Reading:
         self._take_lines(JsonLines(self.records, stream, LINE, self.damage, growing=growing, start=since.offset))
         return self._finish(since)
 
-    def _read_stream(self, one: _Opened, last: bool) -> None:
+    def _read_stream(self, one: Opened, last: bool) -> None:
         growing = self.source.growing and last
         if not one.packed:
             self._take_lines(JsonLines(self.records, one.stream, LINE, self.damage, growing=growing))
@@ -237,14 +157,14 @@ class _Reading:
             detail = f"the thread {id_} that this one was forked from {why}"
             self.damage.append(Damage(self.source.streams[0].path, stamp, 0, "missing parent", detail))
             return
-        opened = [_open(stream, 0) for stream in found.streams]
+        opened = [open_stream(stream, 0) for stream in found.streams]
         own = opened[0].meta.id
         outer = self.stamp, self.borrowed, self.limit
         for number, one in enumerate(opened):
             if one.base is not None and not (number and one.base[0] == own):
-                self._borrow(one.base[0], _least((end, one.base[1])), stamp, (*seen, id_))
+                self._borrow(one.base[0], least((end, one.base[1])), stamp, (*seen, id_))
             later = [other.base[1] for other in opened[number + 1 :] if other.base and other.base[0] == own]
-            self.stamp, self.borrowed, self.limit = stamp, True, _least((end, *later))
+            self.stamp, self.borrowed, self.limit = stamp, True, least((end, *later))
             self._take_lines(JsonLines(Records(), one.lines, LINE, []))
         self.stamp, self.borrowed, self.limit = outer
         if len(seen) == 1:
@@ -332,6 +252,8 @@ class _Reading:
         if event.type == "thread_rolled_back":
             if not self._is_beyond(line):
                 self._roll_back(decode_int(event.num_turns) or 0)
+        elif self.borrowed:
+            return  # the parent's own name and helpers
         elif event.type == "thread_name_updated":
             self.title = decode_text(event.thread_name) or self.title
         elif event.type == "item_completed":
@@ -388,7 +310,7 @@ class _Reading:
         record = number if self.stamp is None else self.stamp
         time_ms = decode_time(line.timestamp)
         summary = as_text(found.message)
-        before, self.now = self.now, _Track()
+        before, self.now = self.now, Track()
         note = ""
         if is_there(found.replacement_history):
             for raw in decode_list(found.replacement_history):
@@ -398,10 +320,10 @@ class _Reading:
                 if message.role == "user" and message.origin == "user":
                     self.now.add(message, record)
             if summary is not None:
-                self.now.add(_summary(summary, time_ms), record)
+                self.now.add(make_summary(summary, time_ms), record)
         self.boundaries.append((len(self.full.messages), note))
         if summary is not None and not is_empty(summary):
-            self.full.add(_summary(summary, time_ms), record)
+            self.full.add(make_summary(summary, time_ms), record)
 
     def _take_replacement(self, item: Item, record: int, time_ms: int | None, summary: Lazy | None) -> str:
         """Takes one item of a replacement history; returns a note where it cannot be read."""
@@ -409,8 +331,8 @@ class _Reading:
             self.unreadable += 1
             return "the summary is encrypted"
         for message in read_item(item, NO_MARK, record, time_ms, self.model):
-            if summary is not None and message.role == "user" and _is_text(message, summary):
-                self.now.add(_summary(summary, time_ms), record)
+            if summary is not None and message.role == "user" and is_text(message, summary):
+                self.now.add(make_summary(summary, time_ms), record)
             else:
                 self.now.add(message, record)
         return ""
@@ -455,7 +377,7 @@ class _Reading:
                 Boundary(len(track.normal(at).messages), "compacted", note) for at, note in self.boundaries
             ),
             branches=tuple(
-                Branch(number, len(track.normal(at).messages), _normal(gone))
+                Branch(number, len(track.normal(at).messages), normal_messages(gone))
                 for number, (at, gone) in enumerate(self.branches, 1)
             ),
             side=self.source.side,
@@ -483,19 +405,3 @@ class _Reading:
 _EVENT_HEAD = 480
 _EVENT_NAME = re.compile(rb'\{"type":"([a-z_]+)"')
 _ACTING = (b"thread_rolled_back", b"thread_name_updated")
-
-
-def _summary(text: Lazy, time_ms: int | None) -> Message:
-    return Message("user", (Text(text),), "agent", "summary", time_ms)
-
-
-def _is_text(message: Message, text: Lazy) -> bool:
-    parts = message.parts
-    return len(parts) == 1 and isinstance(parts[0], Text) and parts[0].text == text_of(text)
-
-
-def _normal(messages: Iterable[Message]) -> tuple[Message, ...]:
-    builder = NormalBuilder()
-    for message in messages:
-        builder.add(message, None)
-    return builder.finish().messages
