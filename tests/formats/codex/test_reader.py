@@ -376,6 +376,7 @@ def test_a_compressed_thread_is_one_record() -> None:
     assert session.created_by == (0, 0)
     assert session.ending is None
     assert not session.damage
+    assert bytes(session.stable_first) == meta()  # the same source as the plain file was
 
 
 def test_a_torn_compressed_thread_gives_what_is_there() -> None:

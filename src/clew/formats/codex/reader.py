@@ -18,6 +18,7 @@ from clew.conversation.model import Message
 from clew.conversation.source import (
     Boundary,
     Branch,
+    Buffer,
     Ending,
     Records,
     Reference,
@@ -108,6 +109,8 @@ class _Reading:
         self.limit: int | None = None
         self.beyond: list[Message] = []
         self.position = 0
+        self.packed = False
+        self.head: Buffer = source.streams[0].data if source.streams else b""
 
     # --- the streams --------------------------------------------------------------------------------------
 
@@ -115,6 +118,8 @@ class _Reading:
         """Reads every stream whole."""
         opened = [open_stream(stream, number) for number, stream in enumerate(self.source.streams)]
         own = opened[0].meta.id if opened else ""
+        self.packed = any(one.packed for one in opened)
+        self.head = opened[0].lines.data if opened else b""
         for number, one in enumerate(opened):
             if one.base is not None and not (number and one.base[0] == own):
                 self._borrow(*one.base, len(self.records), (one.meta.id,))
@@ -393,13 +398,16 @@ class _Reading:
             references=tuple(Reference(*found) for found in state.references),
             helper=state.helper,
             foreign=state.foreign,
-            stable_first=self.records[0] if len(self.records) else b"",
-            ending=None if self._is_packed() else find_ending(normal, self.records, state),
+            stable_first=self._first_line(),
+            ending=None if self.packed else find_ending(normal, self.records, state),
             continues=since,
         )
 
-    def _is_packed(self) -> bool:
-        return any(compressed.is_compressed(stream) for stream in self.source.streams)
+    def _first_line(self) -> Buffer:
+        """Returns the line that names the source; the same one for a thread and its compressed file."""
+        if len(self.records) and not self.packed and not self.continuing:
+            return self.records[0]
+        return memoryview(self.head)[: next(line_ends(self.head), 0)]
 
 
 _EVENT_HEAD = 480
