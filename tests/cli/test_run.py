@@ -11,6 +11,7 @@ import pytest
 from click.testing import Result
 
 from clew.cli.settings import Surroundings
+from clew.runs.active import ActiveLock
 from runs.toys import tree_of
 
 Invoke = Callable[..., Result]
@@ -262,6 +263,36 @@ def test_a_rule_file_that_does_not_parse(run: Invoke, repository: Repository) ->
     (repository.root / ".clew" / "rules.toml").write_text("rule = [")
     done = run("review", "--from", "base", "--agent", "claude", "--json")
     assert (done.exit_code, error_of(done)["code"]) == (6, "rules_unreadable")
+
+
+def test_an_active_parent_is_refused(run: Invoke, repository: Repository, tmp_path: Path) -> None:
+    run_id = str(data_of(run("review", "--from", "base", "--agent", "claude", "--json"))["run"])
+    [log] = (tmp_path / "data" / "runs").rglob("*.jsonl")
+    with ActiveLock(log.with_suffix(".lock"), run_id):
+        before = tree_of(tmp_path)
+        done = run("resume", run_id, "--json")
+        assert (done.exit_code, error_of(done)["code"]) == (5, "run_active")
+        assert json.loads(run("list", "--json").stdout)["state"] == "complete"
+        assert run("delete", run_id).exit_code == 5
+        assert tree_of(tmp_path) == before
+
+
+@pytest.mark.parametrize("part", [0, 0.05, 0.3, 0.5, 0.7, 0.9, 0.99])
+def test_a_parent_whose_log_is_cut_anywhere(run: Invoke, repository: Repository, tmp_path: Path, part: float) -> None:
+    run_id = str(data_of(run("review", "--from", "base", "--agent", "claude", "--json"))["run"])
+    [log] = (tmp_path / "data" / "runs").rglob("*.jsonl")
+    whole = log.read_bytes()
+    log.write_bytes(whole[: int(len(whole) * part)])
+    before = tree_of(tmp_path)
+    done = run("resume", run_id, "--json")
+    assert done.exit_code in (0, 5), done.output
+    if done.exit_code:
+        assert error_of(done)["code"] in ("run_interrupted", "mode_changed")
+        assert tree_of(tmp_path) == before
+    else:
+        assert data_of(done)["state"] == "complete"
+    assert run("show", run_id).exit_code == 0
+    assert run("list").exit_code == 0
 
 
 def test_no_agent_at_all(run: Invoke, repository: Repository, tmp_path: Path) -> None:

@@ -288,6 +288,21 @@ def test_the_sessions_of_agents_are_kept_and_told(tmp_path: Path) -> None:
     assert {i.session for i in result.items.values()} == {session}
 
 
+def test_a_session_that_cannot_be_linked_costs_no_result(tmp_path: Path) -> None:
+    def refuse(run_id: str, item_id: str, session: SessionRef) -> None:
+        raise ClewError("the store is locked")
+
+    toy = Toy({"a.py": "1"}, lambda item, context: Done(session=SessionRef("claude", "5e55")))
+    result = carry_out(toy, make_settings(tmp_path, linked=refuse))
+    assert result.manifest.terminal_state == "complete"
+    assert '"link_failed"' in result.log_path.read_text()
+
+
+def test_a_result_that_cannot_be_kept_is_none(tmp_path: Path) -> None:
+    result = carry_out(Toy({"a.py": "1"}, lambda item, context: Done({"x": object()})), make_settings(tmp_path))
+    assert [i.classification for i in result.manifest.coverage.failed] == ["panic"]
+
+
 def test_planted_secrets_are_in_no_manifest_and_no_lineage(tmp_path: Path) -> None:
     """Law 7, for reasons, labels and rules."""
     planted = "tok_Hidden9"

@@ -89,6 +89,40 @@ Examples:
 """
 
 
+LIST_HELP = """List runs, newest first.
+
+Shows the runs of this folder's repository; with --all those of every one. Elsewhere than on a terminal it writes one
+run a line, columns separated by tabs: start, operation, id, state, items, folder, input. With --json it writes one
+object a line.
+
+\b
+Examples:
+  $ clew run list
+  $ clew run list --all --json
+"""
+
+SHOW_HELP = """Show a run: its items, findings and where it came from.
+
+RUN is a run's id or the beginning of one. --format md, sarif or json writes a report.
+
+\b
+Examples:
+  $ clew run show 3f9a
+  $ clew run show 3f9a --format sarif --output review.sarif
+"""
+
+COMPARE_HELP = """Compare the findings of two runs.
+
+Tells what is new in the second, what persists, what is resolved, and what was not reviewed again. A finding is the
+same when file, category and the lines quoted are; where they stand in the file plays no part. With --json it writes
+{"new", "persisting", "resolved", "not_reviewed"}.
+
+\b
+Examples:
+  $ clew run compare 3f9a 77b0
+"""
+
+
 @click.group("run", cls=SubGroup, help=HELP, short_help="Run an operation over many items.", subcommand_metavar="VERB")
 def COMMAND() -> None:  # noqa: N802 - the name under which every verb's module offers its command
     """Runs operations over many items."""
@@ -219,20 +253,12 @@ def _carry_out(
         click.get_current_context().exit(status)
 
 
-@COMMAND.command("list", short_help="List runs, newest first.")
+@COMMAND.command("list", help=LIST_HELP, short_help="List runs, newest first.")
 @click.option("--all", "every_folder", is_flag=True, help="The runs of every repository and folder.")
 @click.option("--cwd", metavar="DIR", help="The runs of this folder's repository.")
 @verb
 def list_(run: Invocation, every_folder: bool, cwd: str | None) -> None:
-    """List runs, newest first.
-
-    Shows the runs of this folder's repository; with --all those of every one. With --json it writes one object a line.
-
-    \b
-    Examples:
-      $ clew run list
-      $ clew run list --all --json
-    """
+    """Lists runs."""
     from clew.cli.run_output import write_list
     from clew.cli.run_start import runs_folder, scope_of
     from clew.runs.summary import list_runs
@@ -241,18 +267,12 @@ def list_(run: Invocation, every_folder: bool, cwd: str | None) -> None:
     write_list(run, list_runs(runs_folder(run), scope), scope)
 
 
-@COMMAND.command("show", short_help="Show a run: its items, findings and where it came from.")
+@COMMAND.command("show", help=SHOW_HELP, short_help="Show a run: its items, findings and where it came from.")
 @click.argument("run_id", metavar="RUN")
 @_report_options
 @verb
 def show(run: Invocation, run_id: str, form: str | None, output: str | None) -> None:
-    """Show a run: its items, findings and where it came from.
-
-    \b
-    Examples:
-      $ clew run show 3f9a
-      $ clew run show 3f9a --format sarif --output review.sarif
-    """
+    """Shows a run."""
     from clew.cli.run_output import write_shown
     from clew.cli.run_start import runs_folder
     from clew.runs.folder import get_run
@@ -260,20 +280,12 @@ def show(run: Invocation, run_id: str, form: str | None, output: str | None) -> 
     write_shown(run, get_run(runs_folder(run), run_id), form, output)
 
 
-@COMMAND.command("compare", short_help="Compare the findings of two runs.")
+@COMMAND.command("compare", help=COMPARE_HELP, short_help="Compare the findings of two runs.")
 @click.argument("before", metavar="RUN")
 @click.argument("after", metavar="RUN")
 @verb
 def compare(run: Invocation, before: str, after: str) -> None:
-    """Compare the findings of two runs.
-
-    Tells what is new, what persists, what is resolved, and what was not reviewed again. With --json it writes
-    {new, persisting, resolved, not_reviewed}.
-
-    \b
-    Examples:
-      $ clew run compare 3f9a 77b0
-    """
+    """Compares two runs."""
     from clew.cli.run_output import write_comparison
     from clew.cli.run_start import runs_folder
     from clew.runs.compare import compare_runs

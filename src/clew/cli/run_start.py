@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 import clew
 from clew.cli.group import Invocation, agent_environment
-from clew.errors import NotFoundError, UsageError
+from clew.errors import NotFoundError, RunError, UsageError
 from clew.formats.registry import get_format
-from clew.runs.active import probe
 from clew.runs.engine import Progress, RunOptions, RunResult, RunSettings, carry_out
 from clew.runs.folder import find_all, get_run
 from clew.runs.operation import Operation
@@ -174,8 +173,6 @@ def start_review(start: Start, words: Mapping[str, Any]) -> Plan:
         budget_tokens=start.words.get("budget", 0),
         language=words.get("language", ""),
     )
-    folder = start.settings.folder
-    active = {found.run_id: found for found in find_all(folder)}
     operation = ReviewOperation(
         git,
         wanted,
@@ -185,10 +182,14 @@ def start_review(start: Start, words: Mapping[str, Any]) -> Plan:
         plan=plan,
         limits=ReviewLimits(file_tokens=words.get("max_file_tokens", DEFAULT_TOKEN_LIMIT)),
         typed={"operation": "review", **start.kept},
-        is_active=lambda run_id: run_id in active and probe(active[run_id].lock_path) == "active",
+        is_active=lambda run_id: _is_active(start.settings.folder, run_id),
     )
     here = start.typed_here
     return Plan(operation, bool(here & {"agent", "provider"}), "model" in here, links_sessions=True)
+
+
+def _is_active(folder: Path, run_id: str) -> bool:
+    return any(found.activity() == "active" for found in find_all(folder) if found.run_id == run_id)
 
 
 def _config_folder(run: Invocation) -> Path:
@@ -271,9 +272,11 @@ def resume_run(start: Start, name: str) -> Plan:
     operation = str(before.pop("operation", "") or (parent.start.operation if parent.start is not None else ""))
     starter = _STARTERS.get(operation)
     if starter is None:
-        raise UsageError(
-            f"run {parent.run_id} is of the operation {operation or 'of no name'!r}, which is not known here",
-            hint="Its log is damaged, or another program made it: `clew run show` tells what it holds.",
+        known = f"it is of the operation {operation!r}, which is not known here"
+        raise RunError(
+            f"run {parent.run_id} cannot be resumed: {known if operation else 'its log does not tell what it was'}",
+            code="operation_changed" if operation else "run_interrupted",
+            hint="Start a new run; `clew run show` tells what this one holds.",
             run=parent.run_id,
         )
     if start.typed_here & {"agent", "provider"}:

@@ -402,6 +402,8 @@ class _Run:
         try:
             context.check()
             outcome = worker(item, context)
+            if isinstance(outcome, Done):
+                log.encode_json(outcome.result)  # What cannot be kept is no result: it would be done again.
         except ItemFailed as error:
             outcome = error
         except ClewError as error:
@@ -455,9 +457,18 @@ class _Run:
         fault(BEFORE_CHECKPOINT)
         self._keep(record)
         fault(AFTER_CHECKPOINT)
-        if record.session is not None and self._settings.linked is not None:
-            self._settings.linked(self._run_id, record.item_id, record.session)
+        if record.session is not None:
+            self._link(record.item_id, record.session)
         self._advance(record.path, usage, **counts)
+
+    def _link(self, name: str, session: SessionRef) -> None:
+        if self._settings.linked is None:
+            return
+        try:
+            self._settings.linked(self._run_id, name, session)
+        except ClewError as error:
+            # The result stands; that its session is not in the lineage is told in the log.
+            self._log.append("link_failed", {"item_id": name, "session": session, "error": sanitise(error.message)})
 
     def _keep(self, record: ItemRecord, *, flush: bool = True) -> None:
         members = msgspec.structs.asdict(record)
