@@ -277,12 +277,11 @@ class JsonLines(Generic[T]):
 
 def _is_utf8(data: memoryview) -> bool:
     """Tells whether a line is strict UTF-8, without holding a second copy of a long one."""
-    if len(data) <= _CHUNK:
-        piece = bytes(data)
-        if piece.isascii():
-            return True
-    decoder = codecs.getincrementaldecoder("utf-8")()
     try:
+        if len(data) <= _CHUNK:
+            piece = bytes(data)
+            return piece.isascii() or bool(piece.decode())
+        decoder = codecs.getincrementaldecoder("utf-8")()
         for at in range(0, len(data), _CHUNK):
             decoder.decode(data[at : at + _CHUNK])
         decoder.decode(b"", True)

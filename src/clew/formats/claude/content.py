@@ -98,12 +98,11 @@ class Content:
         content = node.content
         mark = rec.read_mark(node.mark) if node.mark is not None else None
         time = rec.read_time(node.time)
-        blocks = rec.read_blocks(content)
-        if not blocks:
-            return self._said(node, [_text_part(JsonString(content), mark)], mark, time) if rec.is_text(content) else []
+        if rec.is_text(content):
+            return self._said(node, [_text_part(JsonString(content), mark)], mark, time)
         found: list[Message] = []
         parts: list[Part] = []
-        for block in blocks:
+        for block in rec.read_blocks(content):
             sort = block.type
             if sort == "tool_result":
                 result = self._result(block, mark, time)
@@ -125,12 +124,10 @@ class Content:
         What was said while the model was busy comes here too; the agent keeps it as an attachment.
         """
         texts = [p for p in parts if type(p) is Text]
-        if not (mark is not None and (mark.said or mark.origin)):
-            typed = node.flags & TYPED and len(texts) == 1
-            if not typed:
-                parts = [p for p in parts if not (type(p) is Text and is_reminder(text_if_marked(p.source)))]
-        if not parts:
-            return []
+        if not (mark is not None and (mark.said or mark.origin)) and not (node.flags & TYPED and len(texts) == 1):
+            parts = [p for p in parts if not (type(p) is Text and is_reminder(text_if_marked(p.source)))]
+            if not parts:
+                return []
         origin, kind = self._sort(node, texts, mark)
         return [Message("user", tuple(parts), origin, kind, time)]
 
@@ -153,24 +150,28 @@ class Content:
         """Returns a call's result, or None for one that clew's writer had to make up."""
         call_id = block.tool_use_id if type(block.tool_use_id) is str else ""
         failed = block.is_error is True
-        parts: list[Part] = []
-        inner_blocks = rec.read_blocks(block.content)
-        if not inner_blocks and rec.is_text(block.content):
-            parts.append(_text_part(JsonString(block.content), mark))
-        for inner in inner_blocks:
-            if inner.type == "text":
-                parts.append(_text_part(_string(inner.text), mark))
-            elif inner.type == "image":
-                parts.append(_image(inner.source))
-            else:
-                self._skip("content blocks of an unknown kind")
         if mark is not None and mark.invented:
             return None
+        if rec.is_text(block.content):
+            parts: list[Part] = [_text_part(JsonString(block.content), mark)]
+        else:
+            parts = self._result_parts(block.content, mark)
         alone = parts[0] if len(parts) == 1 else None
         if mark is None and failed and type(alone) is Text and is_invented(text_if_marked(alone.source)):
             return None
         call_id = self.renamed.get(call_id, call_id)
         return Message("tool", tuple(parts), "agent", "", time, "", "", call_id, failed)
+
+    def _result_parts(self, content: msgspec.Raw, mark: Mark | None) -> list[Part]:
+        parts: list[Part] = []
+        for block in rec.read_blocks(content):
+            if block.type == "text":
+                parts.append(_text_part(_string(block.text), mark))
+            elif block.type == "image":
+                parts.append(_image(block.source))
+            else:
+                self._skip("content blocks of an unknown kind")
+        return parts
 
     def _skip(self, what: str) -> None:
         self.skipped[what] = self.skipped.get(what, 0) + 1

@@ -8,8 +8,7 @@ so that an odd member never costs the record. Timestamps are read in every spell
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
-from functools import lru_cache
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -172,22 +171,20 @@ _ERRORS = (msgspec.DecodeError, RecursionError)
 
 def first_byte(raw: msgspec.Raw) -> int:
     """Returns the first byte of a JSON value, or 0 when there is none."""
-    view = memoryview(raw)
-    return view[0] if len(view) else 0
+    return memoryview(raw)[0] if raw is not NONE else 0
 
 
 def is_text(raw: msgspec.Raw) -> bool:
     """Tells whether a value is a JSON string."""
-    return first_byte(raw) == 0x22
+    return raw is not NONE and memoryview(raw)[0] == 0x22
 
 
 def read_blocks(raw: msgspec.Raw) -> list[Block]:
     """Returns the content blocks of a list; what is no block is left out, what is no list has none."""
-    view = memoryview(raw)
-    if not len(view) or view[0] != 0x5B:
+    if raw is NONE or memoryview(raw)[0] != 0x5B:
         return []
     try:
-        return _BLOCKS(view)
+        return _BLOCKS(raw)
     except _ERRORS:
         pass
     blocks: list[Block] = []
@@ -275,20 +272,18 @@ def read_time(value: object) -> int | None:
     return None
 
 
-@lru_cache(maxsize=4096)
-def _minute_ms(text: str) -> int | None:
-    """Returns the beginning of a minute that is spelled as the agent does; a session has few of them."""
-    return _any_time(text + "Z") if len(text) == 16 and text[10] == "T" else None
-
-
 def _text_time(value: str) -> int | None:
-    if len(value) == 24 and value[16] == ":" and value[19] == "." and value[23] == "Z":
-        minute = _minute_ms(value[:16])
+    if len(value) == _AS_WRITTEN and value[10] == "T" and value[19] == "." and value.endswith("Z"):
         try:
-            return minute + int(value[17:19]) * 1000 + int(value[20:23])  # type: ignore[operator]
-        except (ValueError, TypeError):
+            return (datetime.fromisoformat(value) - _EPOCH) // _MS
+        except ValueError:
             pass
     return _any_time(value)
+
+
+_AS_WRITTEN = len("2026-01-01T00:00:00.000Z")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
 
 
 def _any_time(value: str) -> int | None:

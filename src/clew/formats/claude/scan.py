@@ -44,13 +44,13 @@ def scan_stream(
     numbers: dict[str, int] = {}
     nodes, by_uuid, cwds = scan.nodes, scan.by_uuid, scan.cwds
     lines = JsonLines(records, stream, rec.RECORDS, damage, growing=growing, start=start, slow=rec.ODD_RECORDS)
-    unset = msgspec.UNSET
+    unset, none, last = msgspec.UNSET, rec.NONE, None
     for number, r in lines:
         if r is None:
             continue
         uuid, sort = r.uuid, r.type
         speaks = sort == "assistant" or sort == "user"
-        if not (type(uuid) is str and uuid):
+        if type(uuid) is not str or not uuid:
             if not speaks:
                 _note(scan, r)
                 continue
@@ -60,8 +60,20 @@ def scan_stream(
             continue
         session = r.session_id
         at = numbers.setdefault(session, len(numbers)) if type(session) is str and session else -1
-        node = _make_node(r, number, lines.line, uuid, at)
-        node.side = r.is_sidechain is True and not helper
+        mark = None if r.clew is none else r.clew
+        message = r.message
+        if message is None or not speaks:
+            node = _make_other(r, number, lines.line, uuid, at)
+        elif sort == "assistant":
+            flags = API_ERROR if r.is_api_error_message is True else 0
+            reply = message.id if type(message.id) is str else ""
+            node = Node(
+                number, lines.line, ASSISTANT, uuid, at, flags, r.timestamp, reply, message.model, message.content, mark
+            )
+        else:
+            node = Node(number, lines.line, USER, uuid, at, _flags(r), r.timestamp, "", "", message.content, mark)
+        if r.is_sidechain is True and not helper:
+            node.side = True
         parent = r.parent_uuid
         if type(parent) is str and parent:
             node.parent = by_uuid.get(parent, -1)
@@ -75,41 +87,33 @@ def scan_stream(
         if type(r.cwd) is str and r.cwd not in cwds:
             cwds[r.cwd] = None
         if speaks:
-            _note_dialect(scan, r)
+            last = r
+            if r.request_id is not None or r.request_session_id is not None:
+                _note_asked(scan, r)
+    if last is not None:
+        _note_dialect(scan, last)
     scan.sessions, scan.mended = list(numbers), lines.mended
     cwds.pop("", None)
     _join_unlinked(nodes)
     return scan
 
 
-def _make_node(r: rec.Record, number: int, line: int, uuid: str, session: int) -> Node:
-    sort, kind, flags, reply, content = r.type, OTHER, 0, "", rec.NONE
-    model: object = ""
-    message = r.message
-    if sort == "assistant":
-        kind = ASSISTANT
-        if message is not None:
-            content, model = message.content, message.model
-            if type(message.id) is str:
-                reply = message.id
-        if r.is_api_error_message is True:
-            flags = API_ERROR
-    elif sort == "user":
-        kind, flags = USER, _flags(r)
-        if message is not None:
-            content = message.content
-    elif sort == "attachment":
+def _make_other(r: rec.Record, number: int, line: int, uuid: str, session: int) -> Node:
+    """Returns the node of a record that says nothing, of what was said while the model was busy, of a boundary."""
+    kind, flags, reply, content = OTHER, 0, "", rec.NONE
+    if r.type == "attachment":
         if r.attachment is not None and r.attachment.type == "queued_command":
             kind, content, flags = USER, r.attachment.prompt, _queued_flags(r.attachment)
-    elif sort == "system" and r.subtype == "compact_boundary":
+    elif r.type == "system" and r.subtype == "compact_boundary":
         kind, content = BOUNDARY, r.compact_metadata
         reply = r.logical_parent_uuid if isinstance(r.logical_parent_uuid, str) else ""
-    mark = None if r.clew is rec.NONE else r.clew
-    return Node(number, line, kind, uuid, session, flags, r.timestamp, reply, model, content, mark)
+    return Node(number, line, kind, uuid, session, flags, r.timestamp, reply, "", content, None)
 
 
 def _flags(r: rec.Record) -> int:
-    flags = META if r.is_meta is True else 0
+    flags = 0
+    if r.is_meta is True:
+        flags |= META
     if r.is_compact_summary is True:
         flags |= COMPACT
     if r.is_visible_in_transcript_only is True:
@@ -142,17 +146,17 @@ def _note(scan: Scan, r: rec.Record) -> None:
         scan.summaries.append((r.leaf_uuid, rec.read_text(r.summary)))
 
 
-def _note_dialect(scan: Scan, r: rec.Record) -> None:
-    if type(r.version) is str:
-        scan.version = r.version
-    if type(r.entrypoint) is str:
-        scan.entrypoint = r.entrypoint
-    if type(r.git_branch) is str:
-        scan.branch = r.git_branch
-    if r.request_id is not None and type(r.request_id) is str:
-        scan.asked = True
+def _note_asked(scan: Scan, r: rec.Record) -> None:
+    scan.asked = scan.asked or type(r.request_id) is str
     if r.request_session_id is not None and not scan.asked_in and type(r.request_session_id) is str:
         scan.asked_in = r.request_session_id
+
+
+def _note_dialect(scan: Scan, r: rec.Record) -> None:
+    """Notes what the last record of the conversation says of the program that wrote it."""
+    scan.version = r.version if type(r.version) is str else ""
+    scan.entrypoint = r.entrypoint if type(r.entrypoint) is str else ""
+    scan.branch = r.git_branch if type(r.git_branch) is str else ""
 
 
 def _join_unlinked(nodes: list[Node]) -> None:
