@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from clew.errors import Refused, RunError, UnwritableContent
 from clew.formats.protocol import Home
 from clew.formats.registry import get_format
+from clew.platform import faults
 from clew.platform.clock import FixedClock
 from clew.runs.engine import RunOptions, carry_out
 from clew.runs.log import SessionRef
@@ -169,3 +171,26 @@ def test_a_session_in_which_an_item_was_done_is_linked_to_the_run(ctx: Context) 
     [linked] = strand.chain.links
     assert linked.origin == "created"
     assert [(name, json.loads(value)) for name, value in linked.extra] == [("run", {"run": "run-1", "item": "item-1"})]
+
+
+def test_killed_between_two_sessions_the_resume_carries_the_rest_once(ctx: Context, tmp_path: Path) -> None:
+    settings = make_settings(tmp_path / "data" / "runs", "first")
+    child = os.fork()
+    if child == 0:
+        try:
+            faults.install("run.after-checkpoint@1=kill")
+            with Context(ctx.home, ctx.data, cwd=tmp_path, clock=FixedClock()) as own:
+                carry_out(translated(own), settings)
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+    before = {f.id for f in get_format("codex").locate.find(ctx.home)}
+    assert len(before) == 1
+    second = carry_out(translated(ctx), make_settings(tmp_path / "data" / "runs", "second"), parent="first-1")
+    assert second.manifest.parent_interrupted
+    assert second.manifest.terminal_state == "complete"
+    assert len(second.manifest.coverage.reused) == 1
+    made = {f.id for f in get_format("codex").locate.find(ctx.home)}
+    assert len(made) == len(second.manifest.coverage.selected)
+    assert before < made
