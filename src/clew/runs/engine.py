@@ -14,15 +14,12 @@ import contextlib
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
 
 from clew.errors import ClewError, FormatError, RunError
-from clew.platform.clock import Clock
 from clew.platform.faults import declare, fault
 from clew.runs import log
 from clew.runs.active import ActiveLock
@@ -31,74 +28,22 @@ from clew.runs.builder import ManifestBuilder
 from clew.runs.checkpoints import RunState, reusable
 from clew.runs.folder import LOCK, LOG, ensure_scope_folder, get_run
 from clew.runs.lineage import ResumeLineage, Target
-from clew.runs.log import ItemRecord, RunLog, SessionRef, WriteBytes
+from clew.runs.log import ItemRecord, RunLog, SessionRef
 from clew.runs.manifest import RUN_FAILURE_CLASSES, CoverageItem, Execution, Manifest, ManifestError, Repository
 from clew.runs.operation import Done, Item, ItemContext, ItemFailed, Skipped, Usage, Waived
 from clew.runs.reason import sanitise
+from clew.runs.settings import Progress, RunOptions, RunResult, RunSettings
 
 if TYPE_CHECKING:
     from clew.runs.operation import Operation, Sealed, Worker
+
+__all__ = ["Progress", "RunOptions", "RunResult", "RunSettings", "carry_out"]
 
 BEFORE_SEAL = declare("run.before-seal")
 AFTER_SEAL = declare("run.after-seal")
 BEFORE_CHECKPOINT = declare("run.before-checkpoint")
 AFTER_CHECKPOINT = declare("run.after-checkpoint")
 BEFORE_END = declare("run.before-end")
-
-
-class RunSettings(Struct, frozen=True):
-    """What the library is handed: the folder `<data>/runs`, a clock, a maker of fresh ids, and clew's version.
-
-    `write` stands for `os.write` and may be exchanged for one that fails. `linked` is told of every agent's session
-    in which an item was done: (run id, item id, session).
-    """
-
-    folder: Path
-    clock: Clock
-    new_id: Callable[[], str]
-    version: str = ""
-    write: WriteBytes = os.write
-    linked: Callable[[str, str, SessionRef], None] | None = None
-
-
-class RunOptions(Struct, frozen=True):
-    """How a run is to be carried out; none of it is compared when it is resumed, but for what was typed.
-
-    `budget_tokens` of 0 is no budget, `item_timeout_s` of 0 no limit. `waived` maps item ids or paths to reasons.
-    """
-
-    concurrency: int = 1
-    budget_tokens: int = 0
-    item_timeout_s: float = 0
-    explicit_provider: bool = False
-    explicit_model: bool = False
-    delta: bool = False
-    waived: Mapping[str, str] = {}
-    resumable_hint: str = ""
-
-
-class Progress(Struct, frozen=True):
-    """How far a run is: counts of items, what was spent by this run, and the item last decided."""
-
-    run_id: str
-    total: int
-    done: int = 0
-    reused: int = 0
-    failed: int = 0
-    waived: int = 0
-    spent: Usage = Usage()
-    path: str = ""
-
-
-class RunResult(Struct, frozen=True):
-    """A finished run: its manifest, the checkpoints of its items by item id, and what could not be delivered."""
-
-    manifest: Manifest
-    items: dict[str, ItemRecord]
-    log_path: Path
-    spent: Usage = Usage()
-    skipped: tuple[Skipped, ...] = ()
-    delivery_error: str = ""
 
 
 def carry_out(
