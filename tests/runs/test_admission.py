@@ -59,7 +59,7 @@ class Attempt:
             terminal_state="failed",
         )
         records: list[dict[str, object]] = [
-            {"type": "run_start", "uuid": "1", "runId": "p", "mode": self.mode_started, "cwd": "/work/shop"}
+            {"type": "run_start", "uuid": "1", "runId": "p", "mode": self.mode_started, "cwd": "/home/dev/shop"}
         ]
         if self.interrupted:
             records.append(
@@ -170,7 +170,7 @@ class Stub:
 
     def resolve(self) -> Sealed:
         given = RunInput(self.asked.identity.mode)
-        return Sealed(self.asked.identity, (), given, Path("/work/shop"), self.asked.target)
+        return Sealed(self.asked.identity, (), given, Path("/home/dev/shop"), self.asked.target)
 
     def open(self, sealed: Sealed, run_id: str) -> NoReturn:
         raise AssertionError("a rejected run is not opened")

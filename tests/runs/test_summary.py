@@ -32,7 +32,7 @@ def test_newest_first_with_counts_from_the_manifest(tmp_path: Path) -> None:
     assert (newest.state, newest.completed, newest.reused) == ("complete", 1, 2)
     assert newest.parent_run_id == first.manifest.run_id
     assert not newest.legacy
-    assert list_runs(tmp_path, Path("/work/shop")) == (newest, oldest)
+    assert list_runs(tmp_path, Path("/home/dev/shop")) == (newest, oldest)
     assert list_runs(tmp_path, Path("/elsewhere")) == ()
     assert list_runs(tmp_path / "missing") == ()
 

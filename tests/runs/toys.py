@@ -37,7 +37,7 @@ class Toy:
         contents: Mapping[str, str],
         work: Callable[[Item, ItemContext], Done | Waived] = echo,
         *,
-        scope: Path = Path("/work/shop"),
+        scope: Path = Path("/home/dev/shop"),
         mode: str = "range",
         rules: tuple[str, ...] = ("be kind",),
         remote: str = "",
