@@ -403,13 +403,33 @@ def test_what_was_said_while_the_model_was_busy_is_a_message() -> None:
 def test_notes_of_failed_requests_and_fillers_are_not_what_the_model_said() -> None:
     n = Native()
     n.user("go")
+    n.reply("x0", "API Error: kept", isApiErrorMessage=True)
+    n.user("on")
     n.reply("x1", "API Error: 529", model="<synthetic>", isApiErrorMessage=True)
     n.reply("x2", "No response requested.", model="<synthetic>")
     n.user("again")
     n.reply("m1", "No response requested.")
     session = n.read()
-    assert said(session.messages) == [("user", "go"), ("user", "again"), ("assistant", "No response requested.")]
+    assert said(session.messages) == [
+        ("user", "go"),
+        ("assistant", "API Error: kept"),
+        ("user", "on"),
+        ("user", "again"),
+        ("assistant", "No response requested."),
+    ]
     assert session.model == "claude-opus-5-5"
+
+
+def test_notes_of_the_agent_to_itself_are_not_sent_again() -> None:
+    n = Native()
+    n.user("go")
+    n.reply("m1", "half")
+    n.user("Your response above was cut off.", isMeta=True, ownNote=True)
+    n.reply("m2", " and half")
+    n.user("seen", ownNote=True)
+    n.user("also seen", isMeta=True, turnCompanion=True)
+    texts = ["go", "half and half", "seen", "also seen"]
+    assert [m.text for m in n.read().messages] == texts
 
 
 def test_shapes_of_results() -> None:

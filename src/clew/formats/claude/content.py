@@ -10,7 +10,7 @@ from clew.conversation.model import Call, Image, Kind, Message, Origin, Part, Re
 from clew.conversation.text import JsonString, JsonValue, Lazy, is_empty, text_of
 from clew.formats.claude import records as rec
 from clew.formats.claude.said import META, TYPED, is_like_ours, is_reminder, sort_text, text_if_marked
-from clew.formats.claude.scan import API_ERROR, QUEUED
+from clew.formats.claude.scan import API_ERROR, OWN_NOTE, QUEUED
 from clew.formats.claude.tree import ASSISTANT, USER, Node
 from clew.formats.marks import Mark, is_invented, is_standin, unguard_text, unwrap_arguments
 
@@ -38,7 +38,7 @@ class Content:
         if node.kind == ASSISTANT:
             self._after_command = False
             return self._reply(node)
-        return self._user(node) if node.kind == USER else []
+        return self._user(node) if node.kind == USER and not node.flags & OWN_NOTE else []
 
     # --- assistant ------------------------------------------------------------------------------------------
 

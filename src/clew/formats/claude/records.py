@@ -54,6 +54,7 @@ class Record(msgspec.Struct, gc=False, rename="camel"):
     request_session_id: Any = None
     is_sidechain: Any = None
     is_meta: Any = None
+    own_note: Any = None
     is_compact_summary: Any = None
     is_visible_in_transcript_only: Any = None
     is_api_error_message: Any = None

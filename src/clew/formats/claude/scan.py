@@ -13,6 +13,9 @@ from clew.formats.jsonl import JsonLines
 
 API_ERROR = 1 << 8
 QUEUED = 1 << 9
+OWN_NOTE = 1 << 10
+"""Flags of nodes besides those of `said`: a note of a failed request, what was said while the model was busy, a note
+of the agent to itself that it never sends again."""
 
 
 class Scan(msgspec.Struct):
@@ -113,7 +116,7 @@ def _make_other(r: rec.Record, number: int, line: int, uuid: str, session: int) 
 def _flags(r: rec.Record) -> int:
     flags = 0
     if r.is_meta is True:
-        flags |= META
+        flags |= META | OWN_NOTE if r.own_note is True else META
     if r.is_compact_summary is True:
         flags |= COMPACT
     if r.is_visible_in_transcript_only is True:
