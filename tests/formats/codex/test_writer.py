@@ -79,7 +79,7 @@ def test_names_and_ids_are_what_the_api_takes() -> None:
 def test_free_text_is_a_custom_tool_call() -> None:
     kinds = [
         items(make_assistant(make_call("c", "t", arguments)), make_result("c", "x"))
-        for arguments in ("", '{"a":1}', "*** Begin Patch", "[1]", '{"a":1e400}')
+        for arguments in ("", '{"a":"\\ud800"}', "*** Begin Patch", "[1]", '{"a":NaN}')
     ]
     assert [(call["type"], output["type"]) for call, output in kinds] == [
         ("function_call", "function_call_output"),

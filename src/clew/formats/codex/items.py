@@ -192,7 +192,12 @@ def _image_generation(item: Item, id_: str, time_ms: int | None) -> tuple[Messag
 
 # --- results ----------------------------------------------------------------------------------------------
 
-_EXIT = re.compile(rb'"(?:Chunk ID: \w+\\nWall time: [^\\"]*\\nProcess exited with code|Exit code:) (-?\d+)\\n')
+_EXIT = re.compile(
+    rb'"(?:Chunk ID: \w{1,40}\\nWall time: [^\\"]{0,80}\\nProcess exited with code|Exit code:) (-?\d{1,20})\\n'
+)
+_EXIT_TEXT = re.compile(
+    r'(?:Chunk ID: \w{1,40}\nWall time: [^\\"\n]{0,80}\nProcess exited with code|Exit code:) (-?\d{1,20})\n', re.ASCII
+)
 _CARRIER = re.compile(rb'"\{\s*\\"output\\":')
 
 
@@ -231,7 +236,7 @@ def _output(item: Item, mark: Mark) -> tuple[tuple[Part, ...], bool | None]:
     text = as_text(raw)
     if text is None:
         if is_there(raw) and memoryview(raw)[0] == 0x5B and item.type != "tool_search_output":
-            return _parts(decode_pieces(raw), mark), exit_code_says(raw)
+            return _parts(decode_pieces(raw), mark), _exit_code_says(raw)
         return ((Text(JsonValue(raw)),) if is_there(raw) else ()), None
     if mark.said:
         return (Text(unguard_text(text_of(text))),), None
@@ -243,10 +248,16 @@ def _output(item: Item, mark: Mark) -> tuple[tuple[Part, ...], bool | None]:
         else:
             code = carrier.metadata.exit_code
             return (Text(carrier.output),), None if code is None else code != 0
-    return (Text(text),), exit_code_says(raw)
+    return (Text(text),), _exit_code_says(raw)
 
 
-def exit_code_says(raw: msgspec.Raw) -> bool | None:
+def exit_code_says(text: str) -> bool | None:
     """Returns whether a command failed, by the agent's own head line; Codex has no flag for it."""
+    found = _EXIT_TEXT.match(text)
+    return None if found is None else found.group(1) != "0"
+
+
+def _exit_code_says(raw: msgspec.Raw) -> bool | None:
+    """Returns the same from the undecoded text."""
     found = _EXIT.match(bytes(memoryview(raw)[:256]))
     return None if found is None else found.group(1) != b"0"

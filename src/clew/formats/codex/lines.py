@@ -12,13 +12,14 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 import msgspec
 
 from clew.conversation.canonical import normal_arguments
 from clew.conversation.loss import Loss
 from clew.conversation.model import Call, Image, Message, Part, Reasoning, Text
-from clew.conversation.text import mend_surrogates
+from clew.conversation.text import is_empty, mend_surrogates
 from clew.formats.codex.context import sort_by_text
 from clew.formats.codex.items import exit_code_says
 from clew.formats.marks import (
@@ -34,7 +35,7 @@ from clew.formats.marks import (
 Json = dict[str, object]
 
 _encode = msgspec.json.Encoder().encode
-_NO_MARK = Mark()
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _HELD = ("image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp")
 _QUALIFIED = re.compile(r"([A-Za-z0-9_-]{1,64})\.([A-Za-z0-9_-]{1,64})")
 _CARRIER = re.compile(r'\{\s*"output":')
@@ -42,17 +43,23 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MS = 253_402_300_799_000  # the end of the year 9999
 
 
+@lru_cache(8)  # the lines of one message have one time
 def time_text(ms: int) -> str:
     """Returns the time as RFC 3339 in UTC with milliseconds, as the agent writes it."""
-    moment = _EPOCH + timedelta(milliseconds=ms)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+    minute, rest = divmod(ms, 60_000)
+    return f"{_minute_text(minute)}{rest // 1000:02d}.{rest % 1000:03d}Z"
+
+
+@lru_cache(8)
+def _minute_text(minute: int) -> str:
+    return (_EPOCH + timedelta(minutes=minute)).strftime("%Y-%m-%dT%H:%M:")
 
 
 def is_held(image: Image) -> bool:
     """Tells whether the API takes an image: a type that it knows, or an address on the web."""
     if image.url:
         return image.url.startswith(("https://", "http://"))
-    return image.media_type.lower() in _HELD and bool(image.data)
+    return image.media_type.lower() in _HELD and not is_empty(image.source)
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -60,7 +67,7 @@ class Line(msgspec.Struct, frozen=True):
 
     type: str
     payload: Json
-    mark: Mark = _NO_MARK
+    mark: Mark | None = None
     time_ms: int | None = None
 
 
@@ -77,11 +84,11 @@ class Rows:
     def of_user(self, message: Message) -> Line:
         """Returns the item of a user message."""
         content, standins = _content(message.parts, "input_text")
+        mark: Mark | None = None
         if message.origin == "agent":
             mark = Mark(origin="agent", kind=message.kind, standin=standins)
-        else:
-            said = any(sort_by_text(part.text) != "said" for part in message.parts if isinstance(part, Text))
-            mark = Mark(standin=standins, said=said)
+        elif standins or any(sort_by_text(str(entry.get("text", ""))) != "said" for entry in content):
+            mark = Mark(standin=standins, said=True)
         payload: Json = {"type": "message", "role": "user", "content": content}
         return Line("response_item", payload, mark, message.time_ms)
 
@@ -100,8 +107,9 @@ class Rows:
 
     def _call(self, call: Call, model: str, time_ms: int | None) -> Line:
         arguments = call.arguments
-        normal = normal_arguments(arguments)
-        is_object = isinstance(normal, msgspec.Raw) and bytes(memoryview(normal)[:1]) == b"{"
+        if not arguments or arguments.isspace():
+            arguments = "{}"
+        is_object = _is_object(arguments)
         given = self.ids.open_call(call.id)
         self._open.setdefault(call.id, deque()).append((given, is_object))
         payload: Json = {"type": "function_call" if is_object else "custom_tool_call"}
@@ -112,15 +120,15 @@ class Rows:
         else:
             payload["name"] = name = self.names.legal(call.name)
         if is_object:
-            payload["arguments"] = arguments if arguments and not arguments.isspace() else "{}"
+            payload["arguments"] = arguments
         else:
             payload["input"] = arguments
         payload["call_id"] = given
-        mark = Mark(
-            name=call.name if name != call.name else None,
-            id=call.id if given != call.id else None,
-            model=model,
-        )
+        mark: Mark | None = None
+        if name != call.name or given != call.id or model:
+            mark = Mark(
+                name=call.name if name != call.name else None, id=call.id if given != call.id else None, model=model
+            )
         return Line("response_item", payload, mark, time_ms)
 
     def of_result(self, result: Message) -> Line | None:
@@ -130,15 +138,14 @@ class Rows:
             return None
         given, is_object = waiting.popleft()
         output, standins, said = _output(result)
-        derived = (
-            exit_code_says(msgspec.Raw(_encode(mend_surrogates(output[:300])))) if isinstance(output, str) else None
-        )
-        mark = Mark(
-            id=result.call_id if given != result.call_id else None,
-            error=result.is_error if result.is_error is not None and result.is_error != derived else None,
-            standin=standins,
-            said=said,
-        )
+        error = result.is_error
+        if error is not None and isinstance(output, str) and error == exit_code_says(output):
+            error = None
+        mark: Mark | None = None
+        if given != result.call_id or error is not None or standins or said:
+            mark = Mark(
+                id=result.call_id if given != result.call_id else None, error=error, standin=standins, said=said
+            )
         return Line("response_item", _answer(given, is_object, output), mark, result.time_ms)
 
     def invented(self, time_ms: int | None) -> Iterator[Line]:
@@ -153,7 +160,20 @@ def _said(parts: Sequence[Part], model: str, time_ms: int | None) -> Iterator[Li
     content, standins = _content(parts, "output_text")
     if content:
         payload: Json = {"type": "message", "role": "assistant", "content": content}
-        yield Line("response_item", payload, Mark(standin=standins, model=model), time_ms)
+        mark = Mark(standin=standins, model=model) if standins or model else None
+        yield Line("response_item", payload, mark, time_ms)
+
+
+def _is_object(text: str) -> bool:
+    """Tells whether arguments are a JSON object, which is what a `function_call` takes."""
+    if not text.lstrip().startswith("{"):
+        return False
+    try:
+        _OBJECT.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        normal = normal_arguments(text)  # escaped halves of surrogate pairs are JSON as well
+        return isinstance(normal, msgspec.Raw)
+    return True
 
 
 def _content(parts: Sequence[Part], kind: str) -> tuple[list[Json], int]:
@@ -226,7 +246,7 @@ def encode_line(line: Line, time_ms: int, ordinal: int | None = None) -> bytes:
         whole["ordinal"] = ordinal
     whole["type"] = line.type
     whole["payload"] = line.payload
-    if line.mark != _NO_MARK:
+    if line.mark is not None:
         whole["clew"] = line.mark
     try:
         return _encode(whole) + b"\n"
