@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -198,6 +199,29 @@ def test_any_bytes_are_read(data: bytes) -> None:
     session = read_data(data)
     assert_total(session, data)
     list(keys_of(session.messages))
+
+
+def test_no_shape_of_a_tree_takes_more_than_linear_time() -> None:
+    # Each of these would take hours if any step went through all records for each record.
+    size = 12_000
+    names = [f"u{i}" for i in range(size)]
+
+    def rows(**members: Callable[[int], object]) -> bytes:
+        plain = {"type": lambda i: "user", "uuid": lambda i: names[i], "message": lambda i: {"content": names[i]}}
+        shape = plain | members
+        return b"".join(json.dumps({k: f(i) for k, f in shape.items()}).encode() + b"\n" for i in range(size))
+
+    comb = rows(parentUuid=lambda i: names[max(i - 1 - i % 2, 0)] if i else None)
+    star = rows(parentUuid=lambda i: names[0] if i else None)
+    broken = rows(parentUuid=lambda i: f"gone{i}")
+    roots = rows(parentUuid=lambda i: names[i - 1] if i == 1 else None)
+    cuts = rows(
+        type=lambda i: "system", subtype=lambda i: "compact_boundary", parentUuid=lambda i: names[i - 1] if i else None
+    )
+    looped = rows(parentUuid=lambda i: names[(i + 1) % size])
+    torn = rows(parentUuid=lambda i: f"gone{i}").replace(b'"}}\n', b'"}\n', size // 2)
+    for data in (comb, star, broken, roots, cuts + roots, looped, torn):
+        assert_total(read_data(data), data)
 
 
 @settings(max_examples=80)

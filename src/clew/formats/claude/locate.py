@@ -61,13 +61,12 @@ class ClaudeLocate:
             yield Found(AGENT, folder.name, folder, problem=f"the folder may not be read: {error.strerror}")
             return
         for entry in entries:
-            path = Path(entry.path)
             if entry.name.endswith(_ENDING):
-                yield _found(path, "helper" if entry.name.startswith("agent-") else "session", problem)
+                yield _found(entry, problem, is_helper=entry.name.startswith("agent-"))
             elif not problem and _is_folder(entry):
-                for helper in _entries(path / HELPERS):
+                for helper in _entries(folder / entry.name / HELPERS):
                     if helper.name.endswith(_ENDING):
-                        yield _found(Path(helper.path), "helper", "")
+                        yield _found(helper, "", is_helper=True)
 
     def ghosts(self, home: Home) -> Iterator[Found]:
         """Yields sessions that the agent's own old index lists although their files are gone."""
@@ -180,11 +179,11 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _found(path: Path, kind: str, problem: str) -> Found:
-    name = path.name.removesuffix(_ENDING)
+def _found(entry: os.DirEntry[str], problem: str, *, is_helper: bool) -> Found:
+    path = Path(entry.path)
     stamp = (0, 0)
     try:
-        facts = path.lstat()
+        facts = entry.stat(follow_symlinks=False)
         stamp = (facts.st_mtime_ns, facts.st_size)
         if stat.S_ISLNK(facts.st_mode):
             problem = problem or _LINK
@@ -192,7 +191,8 @@ def _found(path: Path, kind: str, problem: str) -> Found:
             problem = problem or "not a regular file"
     except OSError as error:
         problem = problem or f"cannot be looked at: {error.strerror}"
-    return Found(AGENT, name, path, (path,), stamp, "helper" if kind == "helper" else "session", "", problem)
+    name = entry.name.removesuffix(_ENDING)
+    return Found(AGENT, name, path, (path,), stamp, "helper" if is_helper else "session", "", problem)
 
 
 def _relative(path: Path, base: Path) -> str:

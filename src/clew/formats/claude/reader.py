@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import json
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import cast
@@ -18,7 +19,7 @@ import msgspec
 
 from clew.conversation.loss import Damage, Loss
 from clew.conversation.model import Message
-from clew.conversation.normal import Normal, NormalBuilder
+from clew.conversation.normal import Normal, NormalBuilder, Stray
 from clew.conversation.source import Boundary, Branch, Ending, Records, Reference, Session, SideFile, Source, Stream
 from clew.conversation.text import mend_surrogates
 from clew.formats.claude import records as rec
@@ -127,8 +128,8 @@ def _read_whole(source: Source) -> Session:
     context = history
     if pieces is not None:
         context = _say(reading, tree.context, kept=pieces)
-    branches = _branches(reading, history)
-    _report(reading, context, history)
+    branches, strays = _branches(reading, history)
+    _report(reading, (*history.strays, *context.strays, *strays))
     session = _session(reading, context, history, branches)
     return msgspec.structs.replace(session, ending=_ending(reading, session, None))
 
@@ -199,36 +200,45 @@ def _say(
 _RELEASE_EVERY = 16 << 20
 
 
-def _branches(reading: _Reading, history: Normal) -> tuple[Branch, ...]:
-    """Returns what was said beside the path; each says behind which message of the history it hangs."""
+def _branches(reading: _Reading, history: Normal) -> tuple[tuple[Branch, ...], tuple[Stray, ...]]:
+    """Returns what was said beside the path, each with the place in the history that it hangs behind; and strays."""
     tree = reading.tree
     if not tree.twigs:
-        return ()
-    place = {tree.nodes[number].record: at for at, number in enumerate(tree.history)}
-    order = [place.get(record, -1) if record is not None else -1 for record in history.created_by]
+        return (), ()
+    places = _Places(tree, history)
     branches: list[Branch] = []
+    strays: list[Stray] = []
     for twig in tree.twigs:
-        said = _say(reading, twig.nodes).messages
-        if said:
-            at = _position(tree, twig, history, order)
-            branches.append(Branch(len(branches) + 1, at, said))
-    return tuple(branches)
+        said = _say(reading, twig.nodes)
+        strays += said.strays
+        if said.messages:
+            branches.append(Branch(len(branches) + 1, places.behind(twig), said.messages))
+    known = {call.id for message in history.messages for call in message.calls} if strays else set[str]()
+    return tuple(branches), tuple(stray for stray in strays if stray.call_id not in known)
 
 
-def _position(tree: Tree, twig: Twig, history: Normal, order: list[int]) -> int:
-    nodes = tree.nodes
-    if twig.at >= 0:
-        limit = tree.history.index(twig.at)
-        at = sum(1 for place in order if place <= limit)
-    else:  # it hangs on nothing: it stands behind what the file has before it
-        record = nodes[twig.nodes[0]].record
-        at = sum(1 for created in history.created_by if created is not None and created < record)
-    while at < len(history.messages) and history.messages[at].role == "tool":
-        at += 1
-    return at
+class _Places:
+    """Tells how many messages of the history stand before what hangs beside it."""
+
+    def __init__(self, tree: Tree, history: Normal) -> None:
+        self._tree, self._history = tree, history
+        self._place = {number: at for at, number in enumerate(tree.history)}
+        by_record = {tree.nodes[number].record: at for at, number in enumerate(tree.history)}
+        self._records = sorted(r for r in history.created_by if r is not None)
+        self._order = sorted(by_record.get(r, -1) for r in self._records)
+
+    def behind(self, twig: Twig) -> int:
+        if twig.at >= 0:
+            at = bisect_right(self._order, self._place[twig.at])
+        else:  # it hangs on nothing: it stands behind what the file has before it
+            at = bisect_left(self._records, self._tree.nodes[twig.nodes[0]].record)
+        messages = self._history.messages
+        while at < len(messages) and messages[at].role == "tool":
+            at += 1
+        return at
 
 
-def _report(reading: _Reading, context: Normal, history: Normal) -> None:
+def _report(reading: _Reading, strays: Iterable[Stray]) -> None:
     """Adds what is odd in the tree to the damage."""
     nodes, damage, records = reading.tree.nodes, reading.damage, reading.records
     path = reading.stream.path
@@ -236,36 +246,44 @@ def _report(reading: _Reading, context: Normal, history: Normal) -> None:
     def add(record: int, line: int, sort: str, detail: str, lost: bool) -> None:
         damage.append(Damage(path, record, records.place(record)[1], sort, detail, line, lost))
 
-    lost_before = sorted((d.record, at) for at, d in enumerate(damage) if d.lost)
-    silent = 0
-    for found in reading.tree.breaks:
-        node = nodes[found.node]
-        if node.wanted is None:
-            silent += found.joined >= 0
-            if silent == 1 and found.joined >= 0:
-                add(node.record, node.line, "broken link", "records that name no parent are taken in file order", False)
-            continue
-        earlier = nodes[found.joined].record if found.joined >= 0 else -1
-        cause = next((at for record, at in lost_before if earlier < record < node.record), None)
-        note = f"record {node.record} is joined to record {earlier}" if earlier >= 0 else "the conversation begins here"
-        if cause is None:
-            add(node.record, node.line, "broken link", f"its parent {node.wanted} is not in this file; {note}", False)
-        elif "is joined to" not in damage[cause].detail:
-            told = damage[cause]
-            detail = f"{told.detail}; {note}" if told.detail else note
-            damage[cause] = msgspec.structs.replace(told, detail=detail)
+    _report_breaks(reading, add)
     for record, line in reading.scan.repeated:
         add(record, line, "repeated record", "its uuid stands earlier in this file; it counts there", False)
+    lines: dict[int, int] = {}
     for node in nodes:
+        lines[node.record] = node.line
         if node.foreign:
-            session = reading.scan.sessions[node.session]
-            add(node.record, node.line, "foreign record", f"of session {session}", False)
-    lines = {node.record: node.line for node in nodes} if context.strays or history.strays else {}
-    for stray in dict.fromkeys((*history.strays, *context.strays)):
+            add(node.record, node.line, "foreign record", f"of session {reading.scan.sessions[node.session]}", False)
+    for stray in dict.fromkeys(strays):
         if stray.record is not None:
             detail = f"a result for the call {stray.call_id!r}, which is not open here"
             add(stray.record, lines.get(stray.record, 0), "stray result", detail, True)
     damage.sort(key=lambda d: (d.record, d.offset))
+
+
+def _report_breaks(reading: _Reading, add: Callable[[int, int, str, str, bool], None]) -> None:
+    """Reports each broken link; one that a lost record before it explains is told with that loss."""
+    nodes, damage = reading.tree.nodes, reading.damage
+    lost = sorted((d.record, at) for at, d in enumerate(damage) if d.lost)
+    told: set[int] = set()
+    silent = False
+    for found in reading.tree.breaks:
+        node = nodes[found.node]
+        if node.wanted is None:
+            if found.joined >= 0 and not silent:
+                silent = True
+                add(node.record, node.line, "broken link", "records that name no parent are taken in file order", False)
+            continue
+        earlier = nodes[found.joined].record if found.joined >= 0 else -1
+        note = f"record {node.record} is joined to record {earlier}" if earlier >= 0 else "the conversation begins here"
+        place = bisect_right(lost, (earlier, len(damage)))
+        cause = lost[place][1] if place < len(lost) and lost[place][0] < node.record else -1
+        if cause < 0:
+            add(node.record, node.line, "broken link", f"its parent {node.wanted} is not in this file; {note}", False)
+        elif cause not in told:
+            told.add(cause)
+            detail = f"{damage[cause].detail}; {note}" if damage[cause].detail else note
+            damage[cause] = msgspec.structs.replace(damage[cause], detail=detail)
 
 
 def _session(
@@ -341,11 +359,8 @@ def _boundaries(reading: _Reading, history: Normal) -> tuple[Boundary, ...]:
     if not tree.cuts:
         return ()
     place = {tree.nodes[number].record: at for at, number in enumerate(tree.history)}
-    found: list[Boundary] = []
-    for cut in tree.cuts:
-        at = sum(1 for r in history.created_by if r is not None and place.get(r, -1) < cut)
-        found.append(Boundary(at))
-    return tuple(found)
+    order = sorted(place.get(r, -1) for r in history.created_by if r is not None)
+    return tuple(Boundary(bisect_left(order, cut)) for cut in tree.cuts)
 
 
 def _cwd(reading: _Reading) -> str:

@@ -180,27 +180,32 @@ def grow_tree(tree: Tree, named: int, answers_of: AnswersOf, preserved_of: Prese
 def _history_path(tree: Tree) -> list[int]:
     """Returns the path from the first record to the leaf, through compaction boundaries."""
     nodes, path, seen = tree.nodes, list[int](), set[int]()
-    at = tree.leaf
+    at, before = tree.leaf, list[int]()
     while at >= 0 and at not in seen:
         seen.add(at)
         path.append(at)
         node = nodes[at]
-        at = _before_boundary(tree, at) if node.kind == BOUNDARY else node.parent
+        if node.kind != BOUNDARY:
+            at = node.parent
+            continue
+        named = tree.by_uuid.get(node.reply, -1) if node.reply else node.parent
+        if named < 0:  # a boundary that does not tell what came before it: what stands before it in the file
+            before = before or _conversation_before(nodes)
+            named = before[at]
+        at = named
     path.reverse()
     return path
 
 
-def _before_boundary(tree: Tree, number: int) -> int:
-    """Returns what came before a boundary: what it names, else what stands before it in the file."""
-    node = tree.nodes[number]
-    named = tree.by_uuid.get(node.reply, -1) if node.reply else node.parent
-    if named >= 0:
-        return named
-    for at in range(number - 1, -1, -1):
-        other = tree.nodes[at]
-        if other.kind in (USER, ASSISTANT) and not other.side and not other.foreign:
-            return at
-    return -1
+def _conversation_before(nodes: list[Node]) -> list[int]:
+    """Returns for each node the last one before it in the file that says something, -1 for none."""
+    found: list[int] = []
+    last = -1
+    for number, node in enumerate(nodes):
+        found.append(last)
+        if node.kind in (USER, ASSISTANT) and not node.side and not node.foreign:
+            last = number
+    return found
 
 
 def _join_results(nodes: list[Node], path: list[int], off: Iterable[int], answers_of: AnswersOf) -> list[int]:
