@@ -89,7 +89,8 @@ class WriteOptions(msgspec.Struct, frozen=True):
 
     `session_id` is the new session's id; `cwd` the folder it is for; `now_ms` the time of writing (ms since 1970,
     UTC); `new_id` gives a fresh id for a name (the same name gives the same id again); `origin` is `agent:id` of
-    the source; `title` and `model` may be empty. `path` is where the stream lies already, for a splice.
+    the source; `title` and `model` may be empty. `path` is where the stream lies already, for a splice. `facts` is
+    what the format's own `surroundings` found in the target's home.
     """
 
     session_id: str
@@ -100,6 +101,7 @@ class WriteOptions(msgspec.Struct, frozen=True):
     title: str = ""
     model: str = ""
     path: str = ""
+    facts: Mapping[str, str] = {}
 
 
 class WrittenFile(msgspec.Struct, frozen=True):
@@ -198,8 +200,35 @@ class RebaseFunction(Protocol):
     def __call__(self, session: Session, options: WriteOptions) -> Written: ...
 
 
+class SurroundingsFunction(Protocol):
+    """Returns what a writer has to know of the home and of the folder that it writes for; it never writes."""
+
+    def __call__(self, home: Home, cwd: str) -> Mapping[str, str]: ...
+
+
+class PlaceRowsFunction(Protocol):
+    """Brings the rows of one session to exactly `data`, in one transaction of the database's own engine.
+
+    `path` is a stream's path (`formats.rows.name_rows`), `expect` the rows as they are to be found now, None for no
+    such session. Anything else there raises Refused (`target_diverged`); then, and when it raises anything else,
+    nothing was written. Rows of other sessions are never touched, shared ones only put where they are missing.
+    """
+
+    def __call__(self, home: Home, path: str, data: Buffer, expect: Buffer | None, now_ms: int) -> None: ...
+
+
+class PresentRowsFunction(Protocol):
+    """Returns the rows of one session as they are now, None where there is no such session."""
+
+    def __call__(self, home: Home, path: str) -> Buffer | None: ...
+
+
 class Format(msgspec.Struct, frozen=True):
-    """One agent's format: its name in the command line, its full name, its traits and its five rooms."""
+    """One agent's format: its name in the command line, its full name, its traits and its five rooms.
+
+    A format whose sessions are rows also places them (`place_rows`, `present_rows`). `make_id` spells an id that clew
+    derived (a UUID) as the agent's own, where it takes no UUID.
+    """
 
     name: str
     title: str
@@ -210,6 +239,10 @@ class Format(msgspec.Struct, frozen=True):
     write: WriteFunction | None = None
     splice: SpliceFunction | None = None
     rebase: RebaseFunction | None = None
+    make_id: Callable[[str], str] | None = None
+    surroundings: SurroundingsFunction | None = None
+    place_rows: PlaceRowsFunction | None = None
+    present_rows: PresentRowsFunction | None = None
 
 
 __all__ = [
@@ -220,6 +253,8 @@ __all__ = [
     "Home",
     "Locate",
     "Owner",
+    "PlaceRowsFunction",
+    "PresentRowsFunction",
     "ReadFunction",
     "RebaseFunction",
     "Resume",
@@ -228,6 +263,7 @@ __all__ = [
     "SideFile",
     "Source",
     "SpliceFunction",
+    "SurroundingsFunction",
     "Traits",
     "WriteFunction",
     "WriteOptions",
