@@ -1,0 +1,125 @@
+"""Command lines of OpenCode, and who holds a session now.
+
+OpenCode takes no lock: it reads the database anew at each step. Its sign is a process of its own that has the database
+open. One whose command line names the session holds that one; one that stands in the session's folder may hold it, and
+is taken to, before anything is written there.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from clew.formats.opencode.locate import LOCATE
+from clew.formats.protocol import Found, Home, Owner
+
+_LINUX = sys.platform.startswith("linux")
+
+
+class Process(msgspec.Struct, frozen=True):
+    """A process of the agent that has a database open."""
+
+    pid: int
+    args: tuple[str, ...]
+    cwd: str
+
+
+class OpenCodeResume:
+    """The resume room of OpenCode."""
+
+    program = "opencode"
+
+    def argv(self, session_id: str, *, model: str = "", extra: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Returns the command line that resumes a session; it has to be run in the session's own folder."""
+        chosen = ("--model", model) if model else ()
+        return (self.program, "--session", session_id, *chosen, *extra)
+
+    def fork_argv(self, session_id: str) -> tuple[str, ...]:
+        """Returns the command line that forks a session."""
+        return (self.program, "--session", session_id, "--fork")
+
+    def owner(self, found: Found, home: Home) -> Owner | None:
+        """Returns a process that holds the session or may hold it, or None."""
+        if found.path.suffix == ".json":
+            return None
+        for process in _processes(found.path):
+            if found.id in process.args:
+                return Owner(process.pid, "named on its command line")
+            if found.cwd_hint and _same_folder(found.cwd_hint, process.cwd):
+                return Owner(process.pid, "at work in the session's folder")
+        return None
+
+    def owners(self, home: Home) -> Mapping[str, Owner]:
+        """Returns the sessions that a process holds: named on its command line, else the newest of its folder."""
+        owners: dict[str, Owner] = {}
+        for path in LOCATE.databases(home):
+            processes = list(_processes(path))
+            if not processes:
+                continue
+            there = [found for found in LOCATE.find(home) if found.path == path and not found.problem]
+            for process in processes:
+                named = [found for found in there if found.id in process.args]
+                here = [found for found in there if _same_folder(found.cwd_hint, process.cwd)]
+                held = named or sorted(here, key=lambda found: found.stamp)[-1:]
+                owners |= {found.id: Owner(process.pid, "has the database open") for found in held}
+        return owners
+
+
+def _same_folder(one: str, other: str) -> bool:
+    try:
+        return bool(one and other) and os.path.realpath(one) == os.path.realpath(other)
+    except (OSError, ValueError):
+        return False
+
+
+def _processes(database: Path) -> Iterator[Process]:
+    """Yields the processes that have a database open: each holds a lock on the index that they share beside it."""
+    try:
+        facts = Path(f"{database}-shm").stat()
+    except OSError:
+        return
+    pids = _pids_by_kernel(facts) if _LINUX else _pids_by_name()
+    if not pids:
+        return
+    import psutil
+
+    for pid in sorted(pids - {os.getpid()}):
+        try:
+            process = psutil.Process(pid)
+            yield Process(pid, tuple(process.cmdline()), process.cwd())
+        except (psutil.Error, OSError):
+            yield Process(pid, (), "")
+
+
+def _pids_by_kernel(facts: os.stat_result) -> set[int]:
+    """Returns who holds a lock on a file by the kernel's own list."""
+    key = f"{os.major(facts.st_dev):02x}:{os.minor(facts.st_dev):02x}:{facts.st_ino}"
+    try:
+        lines = Path("/proc/locks").read_text("ascii", "replace").splitlines()
+    except OSError:
+        return set()
+    found: set[int] = set()
+    for line in lines:
+        fields = line.split()
+        if "->" not in fields and key in fields:
+            pid = fields[fields.index(key) - 1]
+            found |= {int(pid)} if pid.isdigit() and pid != "0" else set()
+    return found
+
+
+def _pids_by_name() -> set[int]:
+    """Returns the processes that are called like the agent, where the system has no list of locks."""
+    import psutil
+
+    return {
+        process.pid
+        for process in psutil.process_iter(["name"])
+        if "opencode" in str(process.info.get("name") or "")  # type: ignore[attr-defined]
+    }
+
+
+RESUME = OpenCodeResume()
