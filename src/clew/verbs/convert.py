@@ -7,7 +7,7 @@ conversation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -29,13 +29,15 @@ from clew.verbs.capture import candidates_for, capture_session, captured_side, r
 from clew.verbs.context import Context
 from clew.verbs.place import (
     Item,
+    Rows,
     base_of,
     expected_of,
+    make_item,
     path_below,
-    place_items,
+    place_all,
     present_bytes,
     refuse_live,
-    stream_item,
+    shown_path,
 )
 from clew.verbs.reading import Opened, find_by_id, load_source, resolver
 from clew.verbs.refer import open_session
@@ -164,6 +166,7 @@ class _Job:
         self.cwd = cwd if cwd is not None else session.cwd
         self.view = rows.find_thread(ctx, opened.format, session.id)
         self.warnings: list[str] = []
+        self._facts: Mapping[str, str] | None = None
 
     def run(self) -> Converted:
         self._check()
@@ -229,7 +232,8 @@ class _Job:
     def _derived(self, number: int) -> str:
         """Returns the id of the number-th session that clew makes of this one in the target (design, section 1)."""
         seed = "\x00".join((self.opened.format.name, self.opened.session.id, self.target.name, str(number)))
-        return derive_uuid(blake3(b"clew-id-v1\x00" + seed.encode()).digest())
+        derived = derive_uuid(blake3(b"clew-id-v1\x00" + seed.encode()).digest())
+        return derived if self.target.make_id is None else self.target.make_id(derived)
 
     def _options(self, session_id: str, *, path: str = "") -> WriteOptions:
         now = self.ctx.now_ms()
@@ -244,7 +248,15 @@ class _Job:
             title=title,
             model=self.model,
             path=path,
+            facts=self._surroundings(),
         )
+
+    def _surroundings(self) -> Mapping[str, str]:
+        """Returns what the target's writer has to know of its home, looked up once."""
+        if self._facts is None:
+            look = self.target.surroundings
+            self._facts = look(self.home, self.cwd) if look is not None else {}
+        return self._facts
 
     # --- continuing a session that is there -------------------------------------------------------------------
 
@@ -301,10 +313,8 @@ class _Job:
         old = {stream.path: stream for stream in there.source.streams}
         base = base_of(self.target, self.home)
         changed = [s for s in streams if s.path not in old or memoryview(s.data) != memoryview(old[s.path].data)]
-        items = [
-            stream_item(path_below(base, stream.path), stream, expected_of(old.get(stream.path))) for stream in changed
-        ]
-        paths = tuple(path_below(base, stream.path) for stream in streams)
+        items = [make_item(self.target, base, stream, old.get(stream.path)) for stream in changed]
+        paths = tuple(shown_path(self.target, base, stream.path) for stream in streams)
         self._place(base, items, workshop)
         return self._finish(session, report, workshop, paths)
 
@@ -431,15 +441,15 @@ class _Job:
         side: Sequence[SideFile] = (),
     ) -> Converted:
         base = base_of(self.target, self.home)
-        items = [item for item in (_side_item(base, file) for file in side) if not item.path.exists()]
-        items += [stream_item(path_below(base, s.path), s, expected_of(None)) for s in streams]
-        paths = tuple(path_below(base, s.path) for s in streams)
+        missing = [item for item in (_side_item(base, file) for file in side) if not item.path.exists()]
+        items = [*missing, *(make_item(self.target, base, stream, None) for stream in streams)]
+        paths = tuple(shown_path(self.target, base, stream.path) for stream in streams)
         self._place(base, items, workshop)
         return self._finish(session, report, workshop, paths)
 
     # --- placing and telling ----------------------------------------------------------------------------------
 
-    def _place(self, base: Path, items: Sequence[Item], workshop: Workshop) -> None:
+    def _place(self, base: Path, items: Sequence[Item | Rows], workshop: Workshop) -> None:
         if self.strict and self._losses(workshop):
             first = self._losses(workshop)[0]
             raise FormatError(
@@ -461,7 +471,8 @@ class _Job:
         )
         new = {item.path for item in side}
         rest = [item for item in items if item.path not in new]
-        place_items(base, [*side, *rest, *index])  # nothing is named before it is there
+        # nothing is named before it is there
+        place_all(self.target, self.home, [*side, *rest, *index], self.ctx.now_ms())
 
     def _losses(self, workshop: Workshop) -> tuple[Loss, ...]:
         return workshop.written.losses if workshop.written is not None else ()

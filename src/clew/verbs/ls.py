@@ -16,6 +16,7 @@ from clew.conversation.source import Session
 from clew.errors import ClewError
 from clew.formats.protocol import Format, Found
 from clew.formats.registry import all_formats, get_format
+from clew.formats.rows import name_rows
 from clew.ids import AgentName, ThreadId
 from clew.store.protocol import Cached, FileFacts
 from clew.verbs import lineage_rows as rows
@@ -116,9 +117,9 @@ def _list_agent(ctx: Context, form: Format, threads: dict[tuple[str, str], Threa
     seen: set[str] = set()
     owners = form.resume.owners(ctx.home)
     founds = list(form.locate.find(ctx.home))
-    unread = [f for f in founds if _recall(known.get(str(f.path)), f) is None]
+    unread = [f for f in founds if _recall(known.get(_cache_key(form, f)), f) is None]
     for found in founds:
-        path = str(found.path)
+        path = _cache_key(form, found)
         seen.add(path)
         remembered = _recall(known.get(path), found)
         if remembered is None:
@@ -134,6 +135,11 @@ def _list_agent(ctx: Context, form: Format, threads: dict[tuple[str, str], Threa
     stale = [path for path in known if path not in seen]
     if stale:
         cache.remove(AgentName(form.name), stale)
+
+
+def _cache_key(form: Format, found: Found) -> str:
+    """Returns the name under which a session is remembered: its file, or its rows in a file that many share."""
+    return name_rows(str(found.path), found.id) if form.place_rows is not None else str(found.path)
 
 
 def _facts(found: Found) -> FileFacts:

@@ -1,7 +1,8 @@
 """Placing: the only step that touches an agent's home. Atomic, never over unexpected bytes, never through a link.
 
 What may lie at a path is said beforehand (absent, or exactly these bytes); anything else refuses with
-`target_diverged` and changes nothing. A session with a live owner is never placed into.
+`target_diverged` and changes nothing. A session with a live owner is never placed into. A database is shared by all
+sessions of its agent: only one session's own rows are put there, in one transaction of its own engine.
 """
 
 from __future__ import annotations
@@ -15,9 +16,18 @@ from blake3 import blake3
 from clew.conversation.source import Buffer, Stream
 from clew.errors import Refused
 from clew.formats.protocol import Format, Found, Home
+from clew.formats.rows import database_of, is_rows, own_lines
 from clew.ids import Digest
 from clew.platform.fs import ABSENT, Exactly, Expected, ensure_folder, open_source, replace_file
 from clew.platform.mapped import Mapped
+
+
+class Rows(msgspec.Struct, frozen=True):
+    """The rows of one session to place: the stream's path, the rows, and those that may be there now (None: none)."""
+
+    path: str
+    data: Buffer
+    expect: Buffer | None
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -69,6 +79,51 @@ def pieces_of(stream: Stream, size: int = 1 << 20) -> Iterable[memoryview]:
         yield data[at : at + size]
         if stream.release is not None and at % (16 * size) == 0:
             stream.release()
+
+
+def holds_rows(form: Format, path: str) -> bool:
+    """Tells whether a stream of this format names rows of a database rather than a file."""
+    return form.place_rows is not None and is_rows(path)
+
+
+def shown_path(form: Format, base: Path, path: str) -> Path:
+    """Returns the file that a stream lies in: its own, or the database."""
+    return path_below(base, database_of(path) if holds_rows(form, path) else path)
+
+
+def make_item(form: Format, base: Path, stream: Stream, old: Stream | None) -> Item | Rows:
+    """Returns what puts a stream where it belongs, in place of exactly `old` (None: of nothing)."""
+    if holds_rows(form, stream.path):
+        path_below(base, database_of(stream.path))
+        return Rows(stream.path, stream.data, None if old is None else old.data)
+    return stream_item(path_below(base, stream.path), stream, expected_of(old))
+
+
+def place_all(form: Format, home: Home, items: Sequence[Item | Rows], now_ms: int) -> None:
+    """Places files and rows in order."""
+    base = base_of(form, home)
+    for item in items:
+        if isinstance(item, Rows):
+            assert form.place_rows is not None, "only a format that places rows names some"
+            form.place_rows(home, item.path, item.data, item.expect, now_ms)
+        else:
+            place_items(base, [item])
+
+
+def present_stream(form: Format, home: Home, path: str) -> Buffer | None:
+    """Returns what lies where a stream belongs, or None: the bytes of a file, the present rows of a session."""
+    if holds_rows(form, path):
+        assert form.present_rows is not None, "a format that places rows also reads them"
+        return form.present_rows(home, path)
+    there = present_bytes(path_below(base_of(form, home), path))
+    return None if there is None else memoryview(there.data)
+
+
+def is_same(form: Format, path: str, one: Buffer, other: Buffer) -> bool:
+    """Tells whether two contents of a stream are the same; rows that other sessions share do not count."""
+    if holds_rows(form, path):
+        return own_lines(one) == own_lines(other)
+    return memoryview(one) == memoryview(other)
 
 
 def place_items(base: Path, items: Sequence[Item]) -> tuple[Path, ...]:

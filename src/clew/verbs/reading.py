@@ -9,9 +9,10 @@ import msgspec
 
 from clew.conversation.canonical import keys_of
 from clew.conversation.source import Session, Source
-from clew.errors import ClewError, UnreadableSource
+from clew.errors import AmbiguousError, ClewError, UnreadableSource
 from clew.formats.protocol import Format, Found, Home
 from clew.formats.registry import all_formats, get_format
+from clew.formats.rows import database_of, is_rows, session_of
 from clew.ids import ChainKey
 from clew.verbs.context import Context
 
@@ -80,14 +81,34 @@ def open_found(ctx: Context, form: Format, found: Found, home: Home | None = Non
 
 def open_path(ctx: Context, path: Path, agent: str | None = None) -> Opened:
     """Reads the session in a file anywhere; the format is told from the place or the content."""
-    path = path.absolute()
+    path, session_id = _split_rows(path.absolute())
+    there: list[tuple[Format, Found]] = []
     for form, found in find_sessions(ctx, agent):
-        if path in (found.path, *found.files):
-            return open_found(ctx, form, found)
+        if path in (found.path, *found.files) and session_id in ("", found.id):
+            if form.place_rows is None:
+                return open_found(ctx, form, found)
+            there.append((form, found))
+    if len(there) == 1:
+        return open_found(ctx, *there[0])
+    if there:
+        raise AmbiguousError(
+            f"{path} holds {len(there)} sessions",
+            hint=f"Name one of them: by its id, or as {path.name}#ID.",
+            path=str(path),
+            candidates=[found.id for _, found in there[:8]],
+        )
     form = _claimant(path, agent)
     facts = path.stat()
-    found = Found(form.name, path.stem, path, (path,), (facts.st_mtime_ns, facts.st_size))
+    found = Found(form.name, session_id or path.stem, path, (path,), (facts.st_mtime_ns, facts.st_size))
     return open_found(ctx, form, found)
+
+
+def _split_rows(path: Path) -> tuple[Path, str]:
+    """Splits `DATABASE#ID`, which names one session in a database; any other path stays as it is."""
+    text = str(path)
+    if not is_rows(text) or path.exists():
+        return path, ""
+    return Path(database_of(text)), session_of(text)
 
 
 def _claimant(path: Path, agent: str | None) -> Format:

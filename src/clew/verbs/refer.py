@@ -13,6 +13,7 @@ from clew.conversation.canonical import keys_of
 from clew.errors import AmbiguousError, NotFoundError, UsageError
 from clew.formats.protocol import Found
 from clew.formats.registry import format_names, get_format
+from clew.formats.rows import database_of
 from clew.ids import ThreadId
 from clew.lineage.thread import latest_strand
 from clew.verbs import lineage_rows as rows
@@ -39,8 +40,9 @@ def open_session(ctx: Context, ref: str) -> Opened:
         return open_listed(ctx, _of_thread(ctx, ThreadId(rest)))
     if _looks_like_a_path(rest):
         path = Path(rest) if Path(rest).is_absolute() else ctx.cwd / rest
-        if path.exists() or path.is_symlink() or "/" in rest:
-            if not path.exists() and not path.is_symlink():
+        there = path.exists() or path.is_symlink() or Path(database_of(str(path))).exists()
+        if there or "/" in rest:
+            if not there:
                 raise NotFoundError(f"{path} does not exist", path=str(path))
             return open_path(ctx, path, agent)
     return open_by_id(ctx, agent, rest)
@@ -57,7 +59,7 @@ def split_agent(ref: str) -> tuple[str | None, str]:
 
 
 def _looks_like_a_path(text: str) -> bool:
-    return "/" in text or text.endswith((".jsonl", ".json", ".zst", ".db", ".md"))
+    return "/" in text or database_of(text).endswith((".jsonl", ".json", ".zst", ".db", ".md"))
 
 
 def open_listed(ctx: Context, row: Listed) -> Opened:

@@ -10,13 +10,13 @@ import msgspec
 from clew.conversation.digest import bytes_digest
 from clew.conversation.source import Stream
 from clew.errors import ClewError, NotFoundError, Refused
-from clew.formats.protocol import Home
+from clew.formats.protocol import Format, Home
 from clew.formats.registry import get_format
 from clew.ids import AgentName, CaptureId, NativeId
 from clew.store.protocol import Capture
 from clew.verbs.capture import captured_bytes, read_facts
 from clew.verbs.context import Context
-from clew.verbs.place import base_of, expected_of, path_below, place_items, present_bytes, stream_item
+from clew.verbs.place import base_of, is_same, make_item, place_all, present_stream, shown_path
 from clew.verbs.reading import find_sessions
 from clew.verbs.refer import ambiguous, open_session, split_agent
 
@@ -47,9 +47,9 @@ def restore(ctx: Context, ref: str, *, to: Path | None = None, capture: int | No
     form = get_format(chosen.agent)
     home = Home(to.absolute()) if to is not None else ctx.home
     base = base_of(form, home)
-    wanted = [(path_below(base, s.path), s) for s in (*captured_bytes(ctx, chosen), *_side(ctx, chosen))]
-    todo, same = _compare(wanted)
-    place_items(base, [stream_item(path, stream, expected_of(None)) for path, stream in reversed(todo)])
+    wanted = (*captured_bytes(ctx, chosen), *_side(ctx, chosen))
+    todo, same = _compare(form, home, wanted)
+    place_all(form, home, [make_item(form, base, stream, None) for stream in reversed(todo)], ctx.now_ms())
     facts = read_facts(chosen)
     return RestoredFiles(
         chosen.agent,
@@ -58,9 +58,9 @@ def restore(ctx: Context, ref: str, *, to: Path | None = None, capture: int | No
         len(captures),
         chosen.taken_at.isoformat(timespec="seconds"),
         sum(stream.records for stream in chosen.streams),
-        tuple(str(path) for path, _ in todo),
-        tuple(str(path) for path in same),
-        bytes_digest(b"".join(bytes(s.data) for _, s in wanted[: len(chosen.streams)])),
+        tuple(str(shown_path(form, base, stream.path)) for stream in todo),
+        tuple(str(shown_path(form, base, stream.path)) for stream in same),
+        bytes_digest(b"".join(bytes(s.data) for s in wanted[: len(chosen.streams)])),
         facts.cwd,
     )
 
@@ -128,19 +128,21 @@ def _side(ctx: Context, capture: Capture) -> list[Stream]:
     return files
 
 
-def _compare(wanted: Sequence[tuple[Path, Stream]]) -> tuple[list[tuple[Path, Stream]], list[Path]]:
-    """Splits files into those to write and those that lie there already; raises Refused over other bytes."""
-    todo: list[tuple[Path, Stream]] = []
-    same: list[Path] = []
-    for path, stream in wanted:
-        there = present_bytes(path)
+def _compare(form: Format, home: Home, wanted: Sequence[Stream]) -> tuple[list[Stream], list[Stream]]:
+    """Splits streams into those to write and those that lie there already; raises Refused over other bytes."""
+    base = base_of(form, home)
+    todo: list[Stream] = []
+    same: list[Stream] = []
+    for stream in wanted:
+        there = present_stream(form, home, stream.path)
         if there is None:
-            todo.append((path, stream))
-        elif memoryview(there.data) == memoryview(stream.data):
-            same.append(path)
+            todo.append(stream)
+        elif is_same(form, stream.path, there, stream.data):
+            same.append(stream)
         else:
+            path = shown_path(form, base, stream.path)
             raise Refused(
-                f"{path} is there with other bytes ({there.size} where the capture has {len(stream.data)})",
+                f"{path} is there with other bytes ({len(there)} where the capture has {len(stream.data)})",
                 code="target_diverged",
                 hint="Keep it first and move it away, or restore elsewhere: --to DIR. Nothing was written.",
                 path=str(path),
