@@ -6,10 +6,12 @@ reaches back: a compaction, a rollback, a result for an older call. The reader s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from clew.conversation.normal import Normal
-from clew.conversation.source import Ending, Records, digest_bytes
+from clew.conversation.source import Ending, Records, Stream, digest_bytes
 
 
 class State(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -28,6 +30,7 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     streams: int = 1
 
 
+_STEP = 8 << 20
 _DECODE = msgspec.json.Decoder(State)
 
 
@@ -55,8 +58,17 @@ def find_ending(normal: Normal, records: Records, state: State) -> Ending | None
     stream, start, _ = records.place(record)
     if stream is not records.streams[-1]:
         return None
-    digest = digest_bytes(memoryview(stream.data)[:start])
+    digest = digest_bytes(_pieces(stream, start))
     return Ending(stream.path, start, digest, record, place, groups, "", msgspec.json.encode(state))
+
+
+def _pieces(stream: Stream, end: int) -> Iterator[memoryview]:
+    """Yields the bytes before `end`, letting go of the pages behind, so that no large file stays in memory."""
+    data = memoryview(stream.data)
+    for at in range(0, end, _STEP):
+        yield data[at : min(at + _STEP, end)]
+        if stream.release is not None:
+            stream.release()
 
 
 def decode_state(ending: Ending) -> State | None:

@@ -19,6 +19,7 @@ from clew.formats.codex.records import (
     as_text,
     decode_kinds,
     decode_pieces,
+    decode_text,
     is_there,
 )
 from clew.formats.marks import INVENTED, Mark, is_standin, unguard_text, unwrap_arguments
@@ -51,7 +52,7 @@ def read_item(item: Item, mark: Mark, record: int, time_ms: int | None, model: s
         found = _result(item, mark, time_ms)
         return () if found is None else (found,)
     if kind == "agent_message":
-        parts = tuple(Text(text) for piece in decode_pieces(item.content) if (text := as_text(piece.text)) is not None)
+        parts = tuple(Text(text) for piece in _pieces(item) if (text := as_text(piece.text)) is not None)
         return (Message("user", parts, "agent", "notice", time_ms),) if parts else ()
     return ()
 
@@ -84,8 +85,10 @@ def _kind_of(name: str) -> Kind:
 
 
 def _pieces(item: Item) -> list[Piece]:
-    text = as_text(item.content)
-    return decode_pieces(item.content) if text is None else [Piece("input_text", item.content)]
+    content = item.content
+    if content is None or isinstance(content, list):
+        return content or []
+    return [Piece("input_text", msgspec.Raw(msgspec.json.encode(content)))]
 
 
 def _sorts(item: Item, pieces: list[Piece]) -> list[Sort]:
@@ -136,7 +139,7 @@ def read_image(url: Lazy) -> Image:
 def _reasoning(item: Item) -> tuple[Part, ...]:
     parts = [Reasoning(text) for piece in decode_pieces(item.summary) if (text := as_text(piece.text)) is not None]
     if not parts:
-        parts = [Reasoning(text) for piece in decode_pieces(item.content) if (text := as_text(piece.text)) is not None]
+        parts = [Reasoning(text) for piece in _pieces(item) if (text := as_text(piece.text)) is not None]
     return tuple(parts) or (Reasoning(),)
 
 
@@ -144,7 +147,7 @@ def _reasoning(item: Item) -> tuple[Part, ...]:
 
 
 def _call(item: Item, mark: Mark, record: int, time_ms: int | None, model: str) -> tuple[Message, ...]:
-    name, id_ = item.name or "", item.call_id or item.id or f"{item.type}_{record}"
+    name, id_ = item.name or "", item.call_id or decode_text(item.id) or f"{item.type}_{record}"
     if item.namespace:
         name = f"{item.namespace}.{name}"
     match item.type:
@@ -221,7 +224,7 @@ def _result(item: Item, mark: Mark, time_ms: int | None) -> Message | None:
     parts, is_error = _output(item, mark)
     if mark.error is not None:
         is_error = mark.error
-    id_ = mark.id if mark.id is not None else item.call_id or item.id or ""
+    id_ = mark.id if mark.id is not None else item.call_id or decode_text(item.id)
     return Message("tool", parts, "agent", "", time_ms, "", "", id_, is_error)
 
 

@@ -9,8 +9,7 @@ import msgspec
 from clew.conversation.loss import Damage
 from clew.conversation.source import Records, Stream
 from clew.formats.codex import compressed
-from clew.formats.codex.records import LINE, Meta, decode_meta
-from clew.formats.jsonl import JsonLines
+from clew.formats.codex.records import Meta, decode_meta_line, line_bytes, rollout_lines
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -41,10 +40,10 @@ def open_stream(stream: Stream, record: int) -> Opened:
 
 def _find_meta(stream: Stream) -> Meta:
     """Returns the facts of the first `session_meta` among the first lines; empty ones where there is none."""
-    records = Records()
-    for _, line in zip(range(8), JsonLines(records, stream, LINE, []), strict=False):
-        if line[1] is not None and line[1].type == "session_meta":
-            return decode_meta(line[1].payload)
+    lines = rollout_lines(Records(), stream, [])
+    for _, (number, line) in zip(range(8), lines, strict=False):
+        if line is not None and line.type == "session_meta":
+            return decode_meta_line(line_bytes(lines, number))
     return Meta()
 
 

@@ -8,7 +8,6 @@ record that refers to it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 import msgspec
@@ -31,25 +30,24 @@ from clew.formats.codex.endings import State, decode_state, find_ending
 from clew.formats.codex.items import NO_MARK, UNREADABLE, read_item
 from clew.formats.codex.opening import Opened, least, open_stream
 from clew.formats.codex.records import (
-    LINE,
     NONE,
     Item,
     Line,
     Meta,
     as_text,
-    decode_compacted,
-    decode_event,
     decode_event_item,
     decode_int,
     decode_item,
     decode_list,
     decode_mark,
     decode_meta,
+    decode_meta_line,
     decode_text,
     decode_texts,
     decode_time,
-    decode_turn,
     is_there,
+    line_bytes,
+    rollout_lines,
 )
 from clew.formats.codex.track import Track, is_text, make_summary, normal_messages
 from clew.formats.jsonl import JsonLines, line_ends
@@ -135,19 +133,19 @@ class _Reading:
         self.first_ms = state.created_ms
         self.continuing = self.has_meta = True
         stream, growing = self.source.streams[0], self.source.growing
-        self._take_lines(JsonLines(self.records, stream, LINE, self.damage, growing=growing, start=since.offset))
+        self._take_lines(rollout_lines(self.records, stream, self.damage, growing=growing, start=since.offset))
         return self._finish(since)
 
     def _read_stream(self, one: Opened, last: bool) -> None:
         growing = self.source.growing and last
         if not one.packed:
-            self._take_lines(JsonLines(self.records, one.stream, LINE, self.damage, growing=growing))
+            self._take_lines(rollout_lines(self.records, one.stream, self.damage, growing=growing))
         else:
             self.stamp = len(self.records)
             self.records.add_stream(one.stream).append(0)
             self.damage.extend(msgspec.structs.replace(found, record=self.stamp) for found in one.damage)
             inner: list[Damage] = []
-            self._take_lines(JsonLines(Records(), one.lines, LINE, inner))
+            self._take_lines(rollout_lines(Records(), one.lines, inner))
             self.damage.extend(msgspec.structs.replace(found, record=self.stamp) for found in inner)
             self.stamp = None
         if self.beyond:
@@ -170,7 +168,7 @@ class _Reading:
                 self._borrow(one.base[0], least((end, one.base[1])), stamp, (*seen, id_))
             later = [other.base[1] for other in opened[number + 1 :] if other.base and other.base[0] == own]
             self.stamp, self.borrowed, self.limit = stamp, True, least((end, *later))
-            self._take_lines(JsonLines(Records(), one.lines, LINE, []))
+            self._take_lines(rollout_lines(Records(), one.lines, []))
         self.stamp, self.borrowed, self.limit = outer
         if len(seen) == 1:
             self.references["forked", id_] = len(self.now.normal().messages)
@@ -181,10 +179,13 @@ class _Reading:
         for number, line in lines:
             if line is None or (self.borrowed and self._is_beyond(line)):
                 continue
-            if line.type == "response_item":
-                self._take_item(line.payload, line, number)
+            payload = line.payload
+            if payload is None:  # a line of before late 2025, which is the item itself
+                self._take_bare(line, number, lines)
+            elif line.type == "response_item":
+                self._take_item(payload, line, number)
             else:
-                self._take(line, number, lines)
+                self._take(payload, line, number, lines)
             self.position += 1
 
     def _is_beyond(self, line: Line) -> bool:
@@ -196,34 +197,29 @@ class _Reading:
 
     # --- one line -----------------------------------------------------------------------------------------
 
-    def _take(self, line: Line, number: int, lines: JsonLines[Line]) -> None:
+    def _take(self, payload: Item, line: Line, number: int, lines: JsonLines[Line]) -> None:
         match line.type:
             case "event_msg":
-                self._take_event(line)
+                self._take_event(payload, line)
             case "turn_context":
-                self.model = decode_turn(line.payload).model or self.model
+                self.model = decode_text(payload.model) or self.model
             case "compacted":
-                self._compact(line, number)
+                self._compact(payload, line, number)
             case "session_meta":
-                self._take_meta(line)
+                # The first one only: a fork of an old version copies its parent's as well.
+                if not self.has_meta and not self.borrowed:
+                    self._adopt(decode_meta_line(line_bytes(lines, number)), decode_mark(line.clew))
             case _:
-                if not is_there(line.payload):  # a line of before late 2025, which is the item itself
-                    self._take_bare(line, number, lines)
+                pass
 
     def _take_bare(self, line: Line, number: int, lines: JsonLines[Line]) -> None:
-        _, start, _ = lines.records.place(number)
-        raw = memoryview(lines.stream.data)[start : next(line_ends(lines.stream.data, start), start)]
+        data = line_bytes(lines, number)
         if line.type:
-            self._take_item(raw, line, number)
+            self._take_item(decode_item(data), line, number)
         elif not self.has_meta and not self.borrowed:
-            meta = decode_meta(raw)
+            meta = decode_meta(data)
             if meta.id:
                 self._adopt(meta, Mark())
-
-    def _take_meta(self, line: Line) -> None:
-        """Takes the first one only: a fork of an old version copies its parent's as well."""
-        if not self.has_meta and not self.borrowed:
-            self._adopt(decode_meta(line.payload), decode_mark(line.clew))
 
     def _adopt(self, meta: Meta, mark: Mark) -> None:
         self.has_meta = True
@@ -244,16 +240,7 @@ class _Reading:
         if meta.forked_from_id:
             self.references.setdefault(("forked", meta.forked_from_id), 0)
 
-    def _take_event(self, line: Line) -> None:
-        head = bytes(memoryview(line.payload)[:_EVENT_HEAD])
-        name = _EVENT_NAME.match(head)
-        if (
-            name is not None
-            and name.group(1) not in _ACTING
-            and not (name.group(1) == b"item_completed" and b"CollabAgentToolCall" in head)
-        ):
-            return
-        event = decode_event(line.payload)
+    def _take_event(self, event: Item, line: Line) -> None:
         if event.type == "thread_rolled_back":
             if not self._is_beyond(line):
                 self._roll_back(decode_int(event.num_turns) or 0)
@@ -261,14 +248,11 @@ class _Reading:
             return  # the parent's own name and helpers
         elif event.type == "thread_name_updated":
             self.title = decode_text(event.thread_name) or self.title
-        elif event.type == "item_completed":
-            found = decode_event_item(event.item)
-            if found.type == "CollabAgentToolCall":
-                for id_ in decode_texts(found.receiver_thread_ids):
-                    self.references.setdefault(("helper", id_), 0)
+        elif event.type == "item_completed" and _names_helpers(event.item):
+            for id_ in decode_texts(decode_event_item(event.item).receiver_thread_ids):
+                self.references.setdefault(("helper", id_), 0)
 
-    def _take_item(self, raw: msgspec.Raw | memoryview, line: Line, number: int) -> None:
-        item = decode_item(raw)
+    def _take_item(self, item: Item, line: Line, number: int) -> None:
         if item.type in UNREADABLE:
             self.unreadable += 1
             return
@@ -306,12 +290,11 @@ class _Reading:
 
     # --- what replaces ------------------------------------------------------------------------------------
 
-    def _compact(self, line: Line, number: int) -> None:
+    def _compact(self, found: Item, line: Line, number: int) -> None:
         if self.limit is not None and self._is_beyond(line):
             return
         self._part_ways()
         assert self.full is not None, "the lists have parted"
-        found = decode_compacted(line.payload)
         record = number if self.stamp is None else self.stamp
         time_ms = decode_time(line.timestamp)
         summary = as_text(found.message)
@@ -410,6 +393,8 @@ class _Reading:
         return memoryview(self.head)[: next(line_ends(self.head), 0)]
 
 
-_EVENT_HEAD = 480
-_EVENT_NAME = re.compile(rb'\{"type":"([a-z_]+)"')
-_ACTING = (b"thread_rolled_back", b"thread_name_updated")
+_HELPER_CALL = b'{"type":"CollabAgentToolCall"'
+
+
+def _names_helpers(item: msgspec.Raw) -> bool:
+    return bytes(memoryview(item)[: len(_HELPER_CALL)]) == _HELPER_CALL

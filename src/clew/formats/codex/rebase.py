@@ -12,9 +12,8 @@ from pathlib import PurePosixPath
 
 from clew.conversation.source import Buffer, Records, Session, Stream
 from clew.formats.codex import compressed
-from clew.formats.codex.records import LINE
+from clew.formats.codex.records import rollout_lines
 from clew.formats.codex.writer import file_name
-from clew.formats.jsonl import JsonLines
 from clew.formats.protocol import WriteOptions, Written, WrittenFile
 from clew.ids import is_safe_name
 
@@ -48,7 +47,7 @@ def _path(path: str, old: str, options: WriteOptions) -> str:
 def _chunks(stream: Stream, old: str, new: str) -> Iterator[Buffer]:
     member = re.compile(rb'("(?:id|session_id|thread_id)"\s*:\s*")' + re.escape(old.encode()) + rb'(?=")')
     records = Records()
-    lines = JsonLines(records, stream, LINE, [])
+    lines = rollout_lines(records, stream, [])
     kept = {number for number, line in lines if line is not None and line.type in _KEEPS_ID} if old else set[int]()
     for number in range(len(records)):
         data = records[number]

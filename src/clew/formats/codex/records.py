@@ -15,32 +15,34 @@ from typing import Any, cast
 
 import msgspec
 
-from clew.conversation.source import Buffer
+from clew.conversation.loss import Damage
+from clew.conversation.source import Buffer, Records, Stream
 from clew.conversation.text import JsonString, Lazy, mend_surrogates
+from clew.formats.jsonl import JsonLines, line_ends
 from clew.formats.marks import Mark
 
 NONE = msgspec.Raw(b"")
 """A member that is not there."""
 
 
-class Line(msgspec.Struct, frozen=True, gc=False):
-    """One line: `{"timestamp", "ordinal", "type", "payload", "metadata"}`, and our mark where clew wrote it."""
+class Piece(msgspec.Struct, frozen=True, gc=False):
+    """One part of a message's content, of a result's list, or of a reasoning summary."""
 
     type: str = ""
-    payload: msgspec.Raw = NONE
-    timestamp: msgspec.Raw = NONE
-    ordinal: msgspec.Raw = NONE
-    metadata: msgspec.Raw = NONE
-    clew: msgspec.Raw = NONE
+    text: msgspec.Raw = NONE
+    image_url: msgspec.Raw = NONE
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
-    """An item of the conversation: the payload of a `response_item`, or an element of a replacement history."""
+    """The payload of a line, as far as it matters: an item of the conversation, an event, a compaction, a turn.
+
+    One struct for all of them, so that a line is decoded in one pass.
+    """
 
     type: str = ""
     role: str = ""
-    content: msgspec.Raw = NONE
-    id: str | None = None
+    content: list[Piece] | str | None = None
+    id: msgspec.Raw = NONE
     call_id: str | None = None
     name: str | None = None
     namespace: str | None = None
@@ -51,16 +53,34 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     summary: msgspec.Raw = NONE
     tools: msgspec.Raw = NONE
     result: msgspec.Raw = NONE
-    encrypted_content: msgspec.Raw = NONE
     internal_chat_message_metadata_passthrough: msgspec.Raw = NONE
+    num_turns: msgspec.Raw = NONE
+    item: msgspec.Raw = NONE
+    thread_name: msgspec.Raw = NONE
+    turn_id: msgspec.Raw = NONE
+    message: msgspec.Raw = NONE
+    replacement_history: msgspec.Raw = NONE
+    model: msgspec.Raw = NONE
 
 
-class Piece(msgspec.Struct, frozen=True, gc=False):
-    """One part of a message's content, of a result's list, or of a reasoning summary."""
+class Line(msgspec.Struct, frozen=True, gc=False):
+    """One line: `{"timestamp", "ordinal", "type", "payload", "metadata"}`, and our mark where clew wrote it."""
 
     type: str = ""
-    text: msgspec.Raw = NONE
-    image_url: msgspec.Raw = NONE
+    payload: Item | None = None
+    timestamp: msgspec.Raw = NONE
+    ordinal: msgspec.Raw = NONE
+    metadata: msgspec.Raw = NONE
+    clew: msgspec.Raw = NONE
+
+
+class _RawLine(msgspec.Struct, frozen=True, gc=False):
+    type: str = ""
+    payload: msgspec.Raw = NONE
+    timestamp: msgspec.Raw = NONE
+    ordinal: msgspec.Raw = NONE
+    metadata: msgspec.Raw = NONE
+    clew: msgspec.Raw = NONE
 
 
 class Passthrough(msgspec.Struct, frozen=True, gc=False):
@@ -92,19 +112,6 @@ class Meta(msgspec.Struct, frozen=True):
     parent_thread_id: str | None = None
 
 
-class TurnContext(msgspec.Struct, frozen=True, gc=False):
-    """The payload of `turn_context`."""
-
-    model: str = ""
-
-
-class Compacted(msgspec.Struct, frozen=True, gc=False):
-    """The payload of `compacted`."""
-
-    message: msgspec.Raw = NONE
-    replacement_history: msgspec.Raw = NONE
-
-
 class EventItem(msgspec.Struct, frozen=True, gc=False):
     """The item of an `item_completed` event, as far as it names helpers."""
 
@@ -113,31 +120,25 @@ class EventItem(msgspec.Struct, frozen=True, gc=False):
     receiver_thread_ids: msgspec.Raw = NONE
 
 
-class Event(msgspec.Struct, frozen=True, gc=False):
-    """The payload of `event_msg`."""
-
-    type: str = ""
-    num_turns: msgspec.Raw = NONE
-    item: msgspec.Raw = NONE
-    thread_name: msgspec.Raw = NONE
-    turn_id: msgspec.Raw = NONE
+class _MetaLine(msgspec.Struct, frozen=True):
+    payload: msgspec.Raw = NONE
 
 
-LINE = msgspec.json.Decoder(Line)
+_LINE = msgspec.json.Decoder(Line)
+_RAW_LINE = msgspec.json.Decoder(_RawLine)
+_META_LINE = msgspec.json.Decoder(_MetaLine)
 _ITEM = msgspec.json.Decoder(Item)
 _PIECES = msgspec.json.Decoder(list[Piece])
 _RAWS = msgspec.json.Decoder(list[msgspec.Raw])
 _KINDS = msgspec.json.Decoder(Passthrough)
 _META = msgspec.json.Decoder(Meta)
-_TURN = msgspec.json.Decoder(TurnContext)
-_COMPACTED = msgspec.json.Decoder(Compacted)
-_EVENT = msgspec.json.Decoder(Event)
 _EVENT_ITEM = msgspec.json.Decoder(EventItem)
 _MARK = msgspec.json.Decoder(Mark)
 _TEXTS = msgspec.json.Decoder(tuple[str, ...])
 _TEXT = msgspec.json.Decoder(str)
 _INT = msgspec.json.Decoder(int)
 
+_BOM_SIZE = 3
 _REFUSED = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 
@@ -164,12 +165,49 @@ def _members(kind: type[Any], given: Mapping[str, object]) -> dict[str, Any]:
     for field in msgspec.structs.fields(kind):
         if field.name not in given:
             continue
+        if kind is Item and field.name == "content":
+            members["content"] = _lenient_content(given["content"])
+            continue
         try:
             text = mend_surrogates(json.dumps(given[field.name], ensure_ascii=False, separators=(",", ":")))
             members[field.name] = msgspec.json.decode(text.encode(), type=field.type)
         except (*_REFUSED, ValueError):
             continue
     return members
+
+
+def _lenient_content(value: object) -> list[Piece] | str | None:
+    if isinstance(value, str):
+        return mend_surrogates(value)
+    if not isinstance(value, list):
+        return None
+    parts = [cast(dict[str, object], part) for part in cast(list[object], value) if isinstance(part, dict)]
+    return [Piece(**_members(Piece, part)) for part in parts]
+
+
+class _SlowLines:
+    """Decodes lines that the fast path refuses: members of an unknown shape are left out, the rest is taken."""
+
+    def decode(self, data: bytes, /) -> Line:
+        found = _RAW_LINE.decode(data)
+        payload = decode_item(found.payload) if is_there(found.payload) else None
+        return Line(found.type, payload, found.timestamp, found.ordinal, found.metadata, found.clew)
+
+
+_SLOW = _SlowLines()
+
+
+def rollout_lines(
+    records: Records, stream: Stream, damage: list[Damage], *, growing: bool = False, start: int = 0
+) -> JsonLines[Line]:
+    """Returns an iteration over the lines of a rollout."""
+    return JsonLines(records, stream, _LINE, damage, growing=growing, start=start, slow=_SLOW)
+
+
+def line_bytes(lines: JsonLines[Line], number: int) -> memoryview:
+    """Returns the bytes of the line that is being iterated over (records know their end only later)."""
+    _, start, _ = lines.records.place(number)
+    return memoryview(lines.stream.data)[start : next(line_ends(lines.stream.data, start), start)]
 
 
 def decode_item(raw: Buffer | msgspec.Raw) -> Item:
@@ -181,23 +219,15 @@ def decode_item(raw: Buffer | msgspec.Raw) -> Item:
 
 
 def decode_meta(raw: Buffer | msgspec.Raw) -> Meta:
-    """Returns the session's own facts."""
+    """Returns the session's own facts from the object that holds them."""
     return cast(Meta, _decode(_META, Meta, raw))
 
 
-def decode_turn(raw: msgspec.Raw) -> TurnContext:
-    """Returns the settings of a turn."""
-    return cast(TurnContext, _decode(_TURN, TurnContext, raw))
-
-
-def decode_compacted(raw: msgspec.Raw) -> Compacted:
-    """Returns a compaction."""
-    return cast(Compacted, _decode(_COMPACTED, Compacted, raw))
-
-
-def decode_event(raw: msgspec.Raw) -> Event:
-    """Returns the name of an event, and the members that act."""
-    return cast(Event, _decode(_EVENT, Event, raw))
+def decode_meta_line(data: Buffer) -> Meta:
+    """Returns the session's own facts from a whole `session_meta` line."""
+    start = bytes(memoryview(data)[:_BOM_SIZE]) == b"\xef\xbb\xbf"
+    found = cast(_MetaLine, _decode(_META_LINE, _MetaLine, memoryview(data)[_BOM_SIZE if start else 0 :]))
+    return decode_meta(found.payload) if is_there(found.payload) else Meta()
 
 
 def decode_event_item(raw: msgspec.Raw) -> EventItem:

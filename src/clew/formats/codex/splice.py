@@ -23,17 +23,9 @@ from clew.formats.codex.lines import (
     count_unanswered,
     encode_line,
 )
-from clew.formats.codex.records import (
-    LINE,
-    decode_event,
-    decode_int,
-    decode_item,
-    decode_mark,
-    decode_text,
-)
+from clew.formats.codex.records import Item, decode_int, decode_mark, decode_text, rollout_lines
 from clew.formats.codex.records import Line as Stored
 from clew.formats.codex.turns import Turns
-from clew.formats.jsonl import JsonLines
 from clew.formats.protocol import WriteOptions, Written, WrittenFile
 
 _PIECE = 1 << 20
@@ -94,22 +86,21 @@ def _read_tail(streams: Sequence[Stream]) -> Tail:
     waiting: dict[str, Open] = {}
     ids: set[str] = set()
     for stream in streams:
-        for _, line in JsonLines(Records(), stream, LINE, []):
-            if line is None:
+        for _, line in rollout_lines(Records(), stream, []):
+            if line is None or line.payload is None:
                 continue
             found = decode_int(line.ordinal)
             ordinal = found if found is not None else ordinal
             if line.type == "event_msg":
-                turn = _turn_after(line, turn)
+                turn = _turn_after(line.payload, turn)
             elif line.type == "compacted":
                 waiting.clear()
             elif line.type == "response_item":
-                _follow_calls(line, waiting, ids)
+                _follow_calls(line.payload, line, waiting, ids)
     return Tail(ordinal, turn, tuple(waiting.values()), frozenset(ids))
 
 
-def _turn_after(line: Stored, turn: str) -> str:
-    event = decode_event(line.payload)
+def _turn_after(event: Item, turn: str) -> str:
     match event.type:
         case "task_started":
             return decode_text(event.turn_id)
@@ -119,8 +110,7 @@ def _turn_after(line: Stored, turn: str) -> str:
             return turn
 
 
-def _follow_calls(line: Stored, waiting: dict[str, Open], ids: set[str]) -> None:
-    item = decode_item(line.payload)
+def _follow_calls(item: Item, line: Stored, waiting: dict[str, Open], ids: set[str]) -> None:
     if item.call_id is None:
         return
     if item.type in CALLS:
