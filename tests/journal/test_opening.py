@@ -151,6 +151,18 @@ def test_without_history_the_prefix_stays_behind_a_marker_and_is_tried_again(
     assert rebuilt.report.epoch == again.epoch + 1
 
 
+@pytest.mark.parametrize("history", [None, HISTORY])
+def test_what_was_queued_before_a_cut_may_have_been_handed_over(history: object) -> None:
+    rows = journal(said("a"), said("b"), sent("b"))
+    damage = damaged([*stored(rows[:3]), b"torn"])
+    repair = plan_repair(damage, history, NOW, 2)  # type: ignore[arg-type]
+    assert {s.client_id: (s.state, s.reason) for s in fold(repair.rows)} == {
+        "a": ("unknown", "journal_damaged"),
+        "b": ("unknown", "journal_damaged"),
+    }
+    assert not repair.known
+
+
 def test_a_history_that_brings_nothing_new_still_finishes_the_repair() -> None:
     damage = damaged([*stored(ROWS), b"torn"])
     repair = plan_repair(damage, HISTORY[:3], NOW, 2)

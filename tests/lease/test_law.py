@@ -89,6 +89,27 @@ class LeaseMachine(RuleBasedStateMachine):
     def judge(self, n: int) -> None:
         self.world.judge(self.clew(n))
 
+    @rule(n=pick, blind=st.booleans(), blind_holder=st.booleans(), steps=st.integers(0, 3))
+    def acquire(self, n: int, blind: bool, blind_holder: bool, steps: int) -> None:
+        self.look_badly_and_judge(n, blind, blind_holder)
+        self.attach(n, independent=n == 9, again=False)
+        if steps:
+            self.go_on(n, steps, "1")
+
+    @rule()
+    def holder_dies(self) -> None:
+        record = self.world.record()
+        for clew in self.world.clews:
+            if record is not None and clew.me == record.lease.holder:
+                clew.alive = False
+
+    @rule()
+    def owner_dies(self) -> None:
+        record = self.world.record()
+        for agent in self.world.agents:
+            if record is not None and agent.process == record.lease.owner:
+                agent.alive = False
+
     @rule(n=pick)
     def look_and_judge(self, n: int) -> None:
         clew = self.clew(n)

@@ -4,7 +4,8 @@ A row of a newer schema anywhere makes the journal read-only: nothing is written
 rebuilt into a sibling that is never merged back. Damage (no epoch row first, a gap, a malformed row) cuts: the sound
 prefix stays, what is behind it goes before the first write, the repair is disclosed in the timeline, a new epoch is
 published with what the agent's history has. Where that is impossible, or the history is empty, the prefix stays live
-behind a marker, and the next attach tries again.
+behind a marker, and the next attach tries again. What the sound prefix has as queued may have been handed over by a row
+that is lost: it becomes `unknown`, for it must not be sent twice.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import msgspec
 from clew.journal.rows import (
     Body,
     Cursor,
+    Dispatch,
     Epoch,
     Item,
     Lifecycle,
@@ -27,13 +29,15 @@ from clew.journal.rows import (
     load_row,
     next_rows,
 )
-from clew.journal.submissions import known_items
+from clew.journal.submissions import fold, known_items
 
 REPAIR_STARTED: Final = "repair_started"
 """The marker: a repair cut here and could not rebuild."""
 
 REPAIRED: Final = "repaired"
 IMPORTED: Final = "imported"
+DAMAGED: Final = "journal_damaged"
+"""Why a submission is unknown whose later rows are lost."""
 
 Cause = Literal["bad_anchor", "gap", "malformed_row", "repair_unfinished"]
 Trigger = Literal["new", "replay", "newer_schema", "bad_anchor", "gap", "malformed_row", "repair_unfinished"]
@@ -83,13 +87,16 @@ class Report(msgspec.Struct, frozen=True):
 class Repair(msgspec.Struct, frozen=True):
     """What a repair writes, in one transaction: all rows behind `keep` go, then `append` is added.
 
-    `keep` None: every old row goes. `rows` is the journal afterwards.
+    `keep` None: every old row goes. `rows` is the journal afterwards. `known` are the items that the journal had by
+    itself: reconciliation takes these out, not those that were rebuilt just now, or what a lost acceptance settled
+    would never be found again.
     """
 
     keep: Cursor | None
     append: tuple[Row, ...]
     rows: tuple[Row, ...]
     report: Report
+    known: frozenset[str] = frozenset()
 
 
 def classify(found: Sequence[bytes]) -> Opening:
@@ -159,8 +166,8 @@ def plan_repair(
     kept = tuple(msgspec.structs.replace(row, epoch=epoch, sequence=number) for number, row in enumerate(carried, 2))
     told = Lifecycle(REPAIRED, f"{damage.cause}; {damage.dropped} rows dropped, {len(new)} items rebuilt")
     last = kept[-1].cursor if kept else first.cursor
-    rows = (first, *kept, *next_rows(last, (told, *new), time, fence))
-    return Repair(None, rows, rows, Report(damage.cause, True, epoch, len(new)))
+    rows = (first, *kept, *next_rows(last, (*_doubts(damage), told, *new), time, fence))
+    return Repair(None, rows, rows, Report(damage.cause, True, epoch, len(new)), known)
 
 
 def plan_import(rows: Sequence[Row], items: Sequence[Item], time: int, fence: int) -> tuple[Row, ...]:
@@ -187,9 +194,15 @@ def _keep_prefix(damage: Corrupt, time: int, fence: int, error: str) -> Repair:
         rows = (first, *next_rows(first.cursor, (marker,), time, fence))
         return Repair(None, rows, rows, Report(damage.cause, True, first.epoch, 0, error))
     last = damage.rows[-1].cursor
-    added = next_rows(last, (marker,), time, fence)
+    added = next_rows(last, (*_doubts(damage), marker), time, fence)
     report = Report(damage.cause, damage.dropped > 0, last.epoch, 0, error)
-    return Repair(last, added, (*damage.rows, *added), report)
+    return Repair(last, added, (*damage.rows, *added), report, known_items(damage.rows))
+
+
+def _doubts(damage: Corrupt) -> tuple[Dispatch, ...]:
+    if not damage.dropped:
+        return ()
+    return tuple(Dispatch(s.client_id, "unknown", DAMAGED) for s in fold(damage.rows) if s.state == "queued")
 
 
 def _read(data: bytes) -> Row | Malformed:
