@@ -100,6 +100,7 @@ def test_the_agents_own_variable_names_the_base(tmp_path: Path) -> None:
         ("x.jsonl", meta(), True),
         ("x.jsonl", b"\xef\xbb\xbf" + meta(), True),
         (f"rollout-{ID}.jsonl.zst", b"\x28\xb5\x2f\xfd\x00", True),
+        ("rollout-x.jsonl", b'{"id":"a","timestamp":"2025-05-07T17:24:21.597Z","instructions":null}\n', True),
         ("x.zst", b"\x28\xb5\x2f\xfd\x00", False),
         ("x.jsonl", b'{"type":"user","sessionId":"a"}\n', False),
         ("x.jsonl", b"", False),

@@ -115,6 +115,18 @@ def test_calls_of_every_sort() -> None:
     assert (shell.text, search.text) == ("files", '[{"name":"t"}]')
 
 
+def test_a_picture_of_the_provider_is_a_call_with_its_result() -> None:
+    call, result = only(item("image_generation_call", id="ig_1", status="completed", result=PNG)).messages
+    assert [(one.id, one.name) for one in call.calls] == [("ig_1", "image_generation_call")]
+    assert result.images == (Image("image/png", PNG),)
+
+
+def test_a_message_of_another_agent_is_a_notice() -> None:
+    content = [{"type": "input_text", "text": "four lines"}, {"type": "encrypted_content", "encrypted_content": "g"}]
+    (found,) = only(item("agent_message", author="helper", recipient="root", content=content)).messages
+    assert (found.role, found.origin, found.kind, found.text) == ("user", "agent", "notice", "four lines")
+
+
 def test_results_lose_their_carrier_and_nothing_else() -> None:
     old = json.dumps({"output": "ok\n", "metadata": {"exit_code": 2, "duration_seconds": 0.1}})
     odd = json.dumps({"output": "ok", "metadata": {"exit_code": 2}, "more": 1})

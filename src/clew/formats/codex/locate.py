@@ -129,7 +129,9 @@ class CodexLocate:
         if head.startswith(MAGIC):
             return path.name.startswith("rollout-")
         line = head.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0]
-        return b'"session_meta"' in line and b'"payload"' in line
+        if b'"session_meta"' in line and b'"payload"' in line:
+            return True
+        return path.name.startswith("rollout-") and line.startswith(b'{"id":')  # before late 2025
 
     def settings(self, home: Home) -> Settings:
         """Returns what `config.toml` says; the agent's own default where it is silent."""
