@@ -66,6 +66,7 @@ AGENTS = {
             "0.171.0",
             ("@openai/codex-*/vendor/*/bin/codex", "@openai/codex-*/vendor/*/codex/codex"),
         ),
+        Pin("opencode", "opencode-ai", "1.18.33", ("opencode-*/bin/opencode",)),
     )
 }
 

@@ -1,4 +1,4 @@
-"""The fake model: one HTTP server on 127.0.0.1 that speaks the Messages API and the Responses API.
+"""The fake model: one HTTP server on 127.0.0.1 that speaks the Messages, the Responses and the Chat Completions API.
 
 It listens on an ephemeral port and answers from a script (`agents.lab.script`); when the script has run out,
 the answer is the short text `DEFAULT_REPLY`. It records every request with its body. It is a thread of this
@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
-from agents.lab import messages_api, responses_api
+from agents.lab import chat_api, messages_api, responses_api
 from agents.lab.packed import decompress
 from agents.lab.script import Script, Step, Text
 
@@ -46,7 +46,7 @@ class Request:
     def is_turn(self) -> bool:
         """Whether the model was asked to speak."""
         path = self.path.split("?")[0]
-        return self.method == "POST" and path.endswith(("/v1/messages", "/responses"))
+        return self.method == "POST" and path.endswith(("/v1/messages", "/responses", "/chat/completions"))
 
 
 @dataclass
@@ -116,8 +116,9 @@ class FakeModel:
         return noted, step
 
     def _choose(self, request: Request) -> tuple[int | None, Step]:
-        is_messages = request.path.split("?")[0].endswith("/v1/messages")
-        speak = messages_api if is_messages else responses_api
+        path = request.path.split("?")[0]
+        speak: Any = messages_api if path.endswith("/v1/messages") else responses_api
+        speak = chat_api if path.endswith("/chat/completions") else speak
         latest = speak.latest_text(request.body)
         for number, entry in enumerate(self._entries):
             when = getattr(entry.step, "when", None)
@@ -200,6 +201,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(step.status, {"type": "error", "error": {"type": "api_error", "message": "scripted"}})
         elif path.endswith("/v1/messages"):
             self._speak(messages_api.reply(body, step, len(raw)), messages_api.whole(body, step, len(raw)), body, step)
+        elif path.endswith("/chat/completions"):
+            self._speak(chat_api.reply(body, step, len(raw)), chat_api.whole(body, step, len(raw)), body, step)
         else:
             self._speak(responses_api.reply(body, step, len(raw)), {}, {"stream": True}, step)
 
@@ -223,13 +226,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.close_connection = True
         pace = _Pace(step, self.server.model)
+        event: dict[str, Any] = {"type": ""}
         try:
             for event in events:
                 # All non-ASCII as escapes: so even a lone surrogate can be said.
-                self.wfile.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+                kind = str(event.get("type", "chunk"))
+                named = f"event: {kind}\n" if "type" in event else ""
+                self.wfile.write(f"{named}data: {json.dumps(event)}\n\n".encode())
                 self.wfile.flush()
-                if event["type"].endswith("delta"):
+                if kind.endswith("delta") or (kind == "chunk" and event.get("choices")):
                     pace.after(self)
+            if "type" not in event:
+                self.wfile.write(b"data: [DONE]\n\n")
         except (_LineEnded, BrokenPipeError, ConnectionResetError):
             pass
 

@@ -11,13 +11,13 @@ from typing import Literal
 import pytest
 
 from agents.install import AGENTS, find_agent
-from agents.lab import claude, codex
+from agents.lab import claude, codex, opencode
 
 __all__ = ["DRIVERS", "AgentName", "need_agent"]
 
-AgentName = Literal["claude", "codex"]
+AgentName = Literal["claude", "codex", "opencode"]
 
-DRIVERS: dict[str, ModuleType] = {"claude": claude, "codex": codex}
+DRIVERS: dict[str, ModuleType] = {"claude": claude, "codex": codex, "opencode": opencode}
 """The drivers by the agent's short name; both have resume, fork, start, compact."""
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["PROBE", "Seen", "from_messages_api", "from_responses_api"]
+__all__ = ["PROBE", "Seen", "from_chat_api", "from_messages_api", "from_responses_api"]
 
 PROBE = "Probe: go on from here, please."
 """The prompt that a resumed session is given, where the caller names none."""
@@ -217,6 +217,50 @@ def _call(item: Any) -> dict[str, Any]:
             pass  # not JSON: Codex sends such arguments as they are
     found = {"id": item.get("call_id"), "name": item.get("name") or item["type"], "arguments": arguments}
     return found | ({"namespace": item["namespace"]} if item.get("namespace") else {})
+
+
+def from_chat_api(body: Any) -> tuple[list[Message], list[dict[str, str]]]:
+    """Reads the messages of a request of the Chat Completions API, and what the harness injected."""
+    out: list[Message] = []
+    injected: list[dict[str, str]] = []
+    for source in body.get("messages") or []:
+        role = source.get("role", "user")
+        content = source.get("content")
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+        texts = [part.get("text") or "" for part in parts if part.get("type") == "text"]
+        images = [(part.get("image_url") or {}).get("url", "") for part in parts if part.get("type") == "image_url"]
+        if role in ("system", "developer") or (role == "user" and texts and REMINDER.fullmatch("".join(texts))):
+            injected.append({"role": role, "text": "".join(texts)})
+            continue
+        if role == "tool":
+            if not out or out[-1]["role"] != "tool":
+                out.append(message("tool"))
+            found = {"call_id": source.get("tool_call_id"), "text": "".join(texts), "is_error": None}
+            out[-1]["tool_results"].append(found)
+            out[-1]["images"].extend(images)
+            continue
+        target = message("assistant" if role == "assistant" else "user")
+        for text in texts:
+            if text:
+                _add_text(target, text)
+        target["images"].extend(images)
+        if source.get("reasoning_content"):
+            target["reasoning"].append({"text": source["reasoning_content"], "signature": ""})
+        for call in source.get("tool_calls") or []:
+            target["tool_calls"].append(_chat_call(call))
+        if not _is_empty(target):
+            out.append(target)
+    return out, injected
+
+
+def _chat_call(call: Any) -> dict[str, Any]:
+    function = call.get("function") or {}
+    arguments = function.get("arguments")
+    try:
+        arguments = json.loads(arguments)
+    except (TypeError, ValueError):
+        pass  # not JSON: sent as it is
+    return {"id": call.get("id"), "name": function.get("name"), "arguments": arguments}
 
 
 EXIT = re.compile(r"(?:exited with code|Exit code:) (-?\d+)")
