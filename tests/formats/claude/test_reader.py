@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from claude_samples import CWD, ID, INVENTED, OTHER, PNG, STANDIN, Native, call, read_data, said, sorts
+from claude_samples import CWD, ID, INVENTED, OTHER, PNG, STANDIN, Native, call, read_data, said, sorts, source_of
 from clew.conversation.source import SideFile
+from clew.formats.claude.reader import read
 from clew.formats.claude.records import read_time, write_time
 
 
@@ -539,6 +540,7 @@ def test_titles_models_times_and_the_folder() -> None:
     assert n.read().title == "made"
     n.note(type="custom-title", customTitle="chosen", sessionId=ID)
     n.note(type="custom-title", customTitle="chosen again", sessionId=ID)
+    n.note(type="ai-title", aiTitle="made again", sessionId=ID)
     assert n.read().title == "chosen again"
 
 
@@ -628,3 +630,49 @@ def test_times_come_back(ms: int) -> None:
 def test_times_out_of_the_calendar_are_clamped() -> None:
     assert write_time(10**20) == "9999-12-31T23:59:59.999Z"
     assert write_time(-(10**20)) == "0001-01-01T00:00:00.000Z"
+
+
+def test_a_title_that_was_chosen_outlives_a_made_one_in_what_was_added() -> None:
+    n = Native()
+    n.user("one")
+    n.note(type="custom-title", customTitle="chosen", sessionId=ID)
+    n.user("two")
+    first = n.read()
+    n.note(type="ai-title", aiTitle="made", sessionId=ID)
+    on = read(source_of(n.data()), first.ending)
+    assert on.continues == first.ending
+    assert (on.title, said(on.messages)) == ("chosen", [("user", "two")])
+    assert on.ending == n.read().ending
+
+
+@pytest.mark.parametrize("change", ["rewind", "replay", "boundary", "stale", "stray", "stranger", "edited", "renamed"])
+def test_what_reaches_back_is_read_whole(change: str) -> None:
+    n = Native()
+    n.user("one")
+    n.reply("m1", call("a"))
+    n.user("two")
+    first = n.read()
+    assert first.ending is not None
+    hint = ID
+    if change == "rewind":
+        n.user("other", parent="u1")
+    elif change == "replay":
+        n.rows.append(n.rows[0])
+    elif change == "boundary":
+        n.add("system", subtype="compact_boundary", parent=None, logicalParentUuid="u3")
+        n.user("sum", isCompactSummary=True)
+    elif change == "stale":
+        n.user("three")
+        n.leaf("u1")
+        n.user("other", parent="u2")
+    elif change == "stray":
+        n.result("a", "late")
+    elif change == "stranger":
+        n.user("theirs", parent=None, sessionId=OTHER)
+    elif change == "edited":
+        n.rows[0]["message"]["content"] = "uno"
+    else:
+        hint = OTHER
+    on = read(source_of(n.data(), hint=hint), first.ending)
+    assert on.continues is None
+    assert on.messages == read(source_of(n.data(), hint=hint)).messages

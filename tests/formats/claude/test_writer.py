@@ -126,7 +126,8 @@ def test_names_ids_and_arguments_are_legal_and_come_back() -> None:
     assert [b["input"] for b in blocks[1:]] == [{"clew_text": "*** Begin Patch"}, {"clew_text": '{"clew_text":"x"}'}]
     again = reread(written).messages
     assert [(c.id, c.name) for c in again[1].calls] == [(c.id, c.name) for c in messages[1].calls]
-    assert [(m.call_id, m.text) for m in again[2:]] == [("same", "first"), ("id|ä", "x"), ("same", "second")]
+    results = [(m.call_id, m.text) for m in again[2:]]
+    assert sorted(results) == [("id|ä", "x"), ("same", "first"), ("same", "second")]
 
 
 @pytest.mark.parametrize(

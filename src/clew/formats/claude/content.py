@@ -78,15 +78,14 @@ class Content:
         return parts
 
     def _call(self, block: rec.Block, mark: Mark | None) -> Call:
-        written = block.id if type(block.id) is str else ""
-        call_id, name = written, block.name if type(block.name) is str else ""
+        call_id = block.id if type(block.id) is str else ""
+        name = block.name if type(block.name) is str else ""
         source: Lazy = _arguments(block.input)
         if mark is not None:
             if mark.name is not None:
                 name = mark.name
             if mark.id is not None:
-                call_id = mark.id
-                self.renamed[written] = mark.id
+                self.renamed[call_id] = mark.id
             if mark.text:
                 text = unwrap_arguments(bytes(block.input))
                 source = source if text is None else text
@@ -159,7 +158,6 @@ class Content:
         alone = parts[0] if len(parts) == 1 else None
         if mark is None and failed and type(alone) is Text and is_invented(text_if_marked(alone.source)):
             return None
-        call_id = self.renamed.get(call_id, call_id)
         return Message("tool", tuple(parts), "agent", "", time, "", "", call_id, failed)
 
     def _result_parts(self, content: msgspec.Raw, mark: Mark | None) -> list[Part]:

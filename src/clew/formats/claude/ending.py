@@ -28,6 +28,7 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     leaf: str = ""
     cwd: str = ""
     title: str = ""
+    title_rank: int = 0
     model: str = ""
     version: str = ""
     entrypoint: str = ""
@@ -53,55 +54,60 @@ def read_state(data: bytes) -> State | None:
 def make_ending(
     tree: Tree, scan: Scan, stream: Stream, session: Session, own: str, hint: str, since: Ending | None
 ) -> Ending | None:
-    """Returns where the last group of a reading begins, or None where what follows could not be read alone.
-
-    The last group must stand at the file's end in every respect: all of the path before it lies before it in the
-    file, and nothing that hangs beside the path lies behind its beginning.
-    """
+    """Returns where the last group of a reading begins, or None where what follows could not be read alone."""
     heads = head_positions(session.messages)
     record = session.created_by[heads[-1]] if heads else None
-    if record is None or not session.records:
+    place = _last_row(tree, record) if record is not None else -1
+    if record is None or place < 0:
         return None
-    row = [n for n in tree.history if tree.nodes[n].record >= record]
-    place = len(tree.history) - len(row)
-    if tree.history[place:] != row or any(tree.nodes[n].record >= record for n in tree.history[:place]):
-        return None
-    behind = {n for n, node in enumerate(tree.nodes) if node.record >= record}
-    if behind - set(row) - _followers(tree, row) or any(not tree.nodes[n].uuid for n in row):
-        return None
-    if any(at >= place for at in tree.cuts) or not row:
-        return None
-    before = tree.nodes[tree.history[place - 1]] if place else None
-    offset = session.records.place(record)[1]
-    earlier = since.records - 1 if since is not None and since.offset else 0
-    old = read_state(since.state) if since is not None else None
+    old = (read_state(since.state) if since is not None else None) or State()
     state = State(
         hint=hint,
         own=own,
-        before=before.uuid if before is not None else (old.before if old else ""),
-        reply=_reply_before(tree, place) or (old.reply if old else ""),
+        before=tree.nodes[tree.history[place - 1]].uuid if place else old.before,
+        reply=_reply_before(tree, place) or old.reply,
         leaf=tree.nodes[tree.leaf].uuid,
         cwd=session.cwd,
         title=session.title,
+        title_rank=max(scan.title_rank, old.title_rank),
         model=session.model,
         version=session.version,
-        entrypoint=scan.entrypoint or (old.entrypoint if old else ""),
-        branch=scan.branch or (old.branch if old else ""),
+        entrypoint=scan.entrypoint or old.entrypoint,
+        branch=scan.branch or old.branch,
         foreign=session.foreign,
         created_ms=session.created_ms,
         asked=bool(session.provider),
         helper=session.helper,
-        has_prompts=scan.has_prompts or bool(old and old.has_prompts),
+        has_prompts=scan.has_prompts or old.has_prompts,
     )
+    offset = session.records.place(record)[1]
     return Ending(
         path=stream.path,
         offset=offset,
         digest=digest_bytes(_pieces(stream, offset)),
-        records=record + earlier,
+        records=record + (since.records - 1 if since is not None and since.offset else 0),
         messages=heads[-1] + (since.messages if since is not None else 0),
         groups=len(heads) - 1 + (since.groups if since is not None else 0),
         state=msgspec.json.encode(state),
     )
+
+
+def _last_row(tree: Tree, record: int) -> int:
+    """Returns where in the history the last group begins, the one that `record` opens; -1 where it does not stand
+    alone.
+
+    It must stand at the file's end in every respect: all of the path before it lies before it in the file, and
+    nothing that hangs beside the path lies behind its beginning.
+    """
+    nodes, history = tree.nodes, tree.history
+    row = [n for n in history if nodes[n].record >= record]
+    place = len(history) - len(row)
+    if not row or history[place:] != row or any(at >= place for at in tree.cuts):
+        return -1
+    behind = {n for n, node in enumerate(nodes) if node.record >= record}
+    if behind - set(row) - _followers(tree, row) or any(not nodes[n].uuid for n in row):
+        return -1
+    return place
 
 
 def _followers(tree: Tree, row: list[int]) -> set[int]:

@@ -155,7 +155,7 @@ def _read_on(source: Source, since: Ending) -> Session | None:
 def _is_plain(reading: _Reading, state: State) -> bool:
     """Tells whether the nodes behind an ending form one row that begins where the settled part ended."""
     scan, tree = reading.scan, reading.tree
-    if scan.repeated or tree.cuts or not scan.nodes or any(s != state.own for s in scan.sessions):
+    if scan.repeated or scan.summaries or tree.cuts or not scan.nodes or any(s != state.own for s in scan.sessions):
         return False
     if reading.helper != state.helper or any(node.side or node.foreign for node in scan.nodes):
         return False
@@ -177,8 +177,8 @@ def _say(
     kept: dict[int, list[Message]] | None = None,
 ) -> Normal:
     """Returns the normal form of what these nodes say, in this order; `keep` remembers it, `kept` has it."""
-    builder = NormalBuilder()
     nodes, content = reading.tree.nodes, reading.content
+    builder = NormalBuilder(content.renamed)
     release, heard = reading.stream.release, 0
     for number in numbers:
         node = nodes[number]
@@ -310,7 +310,7 @@ def _session(
         branches=branches,
         side=source.side,
         cwd=state.cwd if state else _cwd(reading),
-        title=_title(scan) or (state.title if state else ""),
+        title=_title(scan, state),
         model=reading.content.model or (state.model if state else ""),
         provider="anthropic" if scan.asked or (state and state.asked) else "",
         version=scan.version or (state.version if state else ""),
@@ -371,9 +371,13 @@ def _cwd(reading: _Reading) -> str:
     return next(fitting, cwds[0] if cwds else reading.source.hint_cwd)
 
 
-def _title(scan: Scan) -> str:
+def _title(scan: Scan, state: State | None) -> str:
+    if state is not None and scan.title_rank < state.title_rank:
+        return state.title
+    if scan.title_rank:
+        return scan.title
     summary = next((text for leaf, text in reversed(scan.summaries) if leaf in scan.by_uuid), "")
-    return scan.title or scan.made_title or summary
+    return summary or (state.title if state is not None else "")
 
 
 def _references(reading: _Reading) -> tuple[Reference, ...]:

@@ -17,6 +17,9 @@ OWN_NOTE = 1 << 10
 """Flags of nodes besides those of `said`: a note of a failed request, what was said while the model was busy, a note
 of the agent to itself that it never sends again."""
 
+MADE, CHOSEN = 1, 2
+"""Ranks of titles: made by the agent, chosen by a person."""
+
 
 class Scan(msgspec.Struct):
     """What one pass over a file gave: nodes in file order, and what the bookkeeping records say."""
@@ -31,7 +34,7 @@ class Scan(msgspec.Struct):
     entrypoint: str = ""
     branch: str = ""
     title: str = ""
-    made_title: str = ""
+    title_rank: int = 0
     summaries: list[tuple[str, str]] = []
     named_leaf: str = ""
     has_prompts: bool = False
@@ -47,12 +50,11 @@ def scan_stream(
     numbers: dict[str, int] = {}
     nodes, by_uuid, cwds = scan.nodes, scan.by_uuid, scan.cwds
     lines = JsonLines(records, stream, rec.RECORDS, damage, growing=growing, start=start, slow=rec.ODD_RECORDS)
-    unset, none, last = msgspec.UNSET, rec.NONE, None
+    last: rec.Record | None = None
     for number, r in lines:
         if r is None:
             continue
-        uuid, sort = r.uuid, r.type
-        speaks = sort == "assistant" or sort == "user"
+        uuid, speaks = r.uuid, r.type in rec.CONVERSATION
         if type(uuid) is not str or not uuid:
             if not speaks:
                 _note(scan, r)
@@ -61,28 +63,16 @@ def scan_stream(
         elif uuid in by_uuid:
             scan.repeated.append((number, lines.line))
             continue
-        session = r.session_id
+        session, parent = r.session_id, r.parent_uuid
         at = numbers.setdefault(session, len(numbers)) if type(session) is str and session else -1
-        mark = None if r.clew is none else r.clew
-        message = r.message
-        if message is None or not speaks:
-            node = _make_other(r, number, lines.line, uuid, at)
-        elif sort == "assistant":
-            flags = API_ERROR if r.is_api_error_message is True else 0
-            reply = message.id if type(message.id) is str else ""
-            node = Node(
-                number, lines.line, ASSISTANT, uuid, at, flags, r.timestamp, reply, message.model, message.content, mark
-            )
-        else:
-            node = Node(number, lines.line, USER, uuid, at, _flags(r), r.timestamp, "", "", message.content, mark)
+        node = _make_node(r, number, lines.line, uuid, at)
         if r.is_sidechain is True and not helper:
             node.side = True
-        parent = r.parent_uuid
         if type(parent) is str and parent:
             node.parent = by_uuid.get(parent, -1)
             if node.parent < 0:
                 node.wanted = parent
-        elif speaks and (parent is unset or not uuid):
+        elif speaks and (parent is msgspec.UNSET or not uuid):
             node.broken = True  # it does not say where it belongs: it goes on from what stands before it
         if uuid:
             by_uuid[uuid] = len(nodes)
@@ -93,12 +83,34 @@ def scan_stream(
             last = r
             if r.request_id is not None or r.request_session_id is not None:
                 _note_asked(scan, r)
-    if last is not None:
-        _note_dialect(scan, last)
     scan.sessions, scan.mended = list(numbers), lines.mended
-    cwds.pop("", None)
-    _join_unlinked(nodes)
+    _finish(scan, last)
     return scan
+
+
+def _finish(scan: Scan, last: rec.Record | None) -> None:
+    """Notes what only the whole file tells: the dialect of its last record, and whether any record names a parent."""
+    scan.cwds.pop("", None)
+    if last is not None:
+        scan.version = last.version if type(last.version) is str else ""
+        scan.entrypoint = last.entrypoint if type(last.entrypoint) is str else ""
+        scan.branch = last.git_branch if type(last.git_branch) is str else ""
+    nodes = scan.nodes
+    if not any(n.parent >= 0 or n.wanted is not None or (n.kind == BOUNDARY and n.reply) for n in nodes):
+        for node in nodes[1:]:
+            node.broken = True  # no record names a parent: they follow each other as they stand
+
+
+def _make_node(r: rec.Record, number: int, line: int, uuid: str, session: int) -> Node:
+    sort, message = r.type, r.message
+    mark = None if r.clew is rec.NONE else r.clew
+    if message is None or sort not in rec.CONVERSATION:
+        return _make_other(r, number, line, uuid, session)
+    if sort == "user":
+        return Node(number, line, USER, uuid, session, _flags(r), r.timestamp, "", "", message.content, mark)
+    flags = API_ERROR if r.is_api_error_message is True else 0
+    reply = message.id if type(message.id) is str else ""
+    return Node(number, line, ASSISTANT, uuid, session, flags, r.timestamp, reply, message.model, message.content, mark)
 
 
 def _make_other(r: rec.Record, number: int, line: int, uuid: str, session: int) -> Node:
@@ -142,9 +154,9 @@ def _note(scan: Scan, r: rec.Record) -> None:
         if type(r.leaf_uuid) is str:
             scan.named_leaf = r.leaf_uuid
     elif sort == "custom-title":
-        scan.title = rec.read_text(r.custom_title)
-    elif sort == "ai-title":
-        scan.made_title = rec.read_text(r.ai_title)
+        scan.title, scan.title_rank = rec.read_text(r.custom_title), CHOSEN
+    elif sort == "ai-title" and scan.title_rank < CHOSEN:
+        scan.title, scan.title_rank = rec.read_text(r.ai_title), MADE
     elif sort == "summary" and type(r.leaf_uuid) is str:
         scan.summaries.append((r.leaf_uuid, rec.read_text(r.summary)))
 
@@ -153,18 +165,3 @@ def _note_asked(scan: Scan, r: rec.Record) -> None:
     scan.asked = scan.asked or type(r.request_id) is str
     if r.request_session_id is not None and not scan.asked_in and type(r.request_session_id) is str:
         scan.asked_in = r.request_session_id
-
-
-def _note_dialect(scan: Scan, r: rec.Record) -> None:
-    """Notes what the last record of the conversation says of the program that wrote it."""
-    scan.version = r.version if type(r.version) is str else ""
-    scan.entrypoint = r.entrypoint if type(r.entrypoint) is str else ""
-    scan.branch = r.git_branch if type(r.git_branch) is str else ""
-
-
-def _join_unlinked(nodes: list[Node]) -> None:
-    """Where no record of a file names a parent, they follow each other as they stand."""
-    if any(node.parent >= 0 or node.wanted is not None or (node.kind == BOUNDARY and node.reply) for node in nodes):
-        return
-    for node in nodes[1:]:
-        node.broken = True
