@@ -146,3 +146,23 @@ def test_calls_stored_side_by_side_are_one_message_also_without_a_reply_id() -> 
         ("assistant", "", 1),
         ("tool", "z", 0),
     ]
+
+
+def test_results_find_their_calls_by_the_ids_in_the_source_and_get_their_originals() -> None:
+    renamed: dict[str, str] = {}
+    builder = NormalBuilder(renamed)
+    pieces = (
+        make_assistant(make_call("a", "x")),
+        make_user("never mind"),
+        make_assistant(make_call("t1", "y"), make_call("t2", "z")),
+        make_result("t2", "second"),
+        make_result("t1", "first"),
+    )
+    for record, piece in enumerate(pieces):
+        builder.add(piece, record)
+    renamed.update(t1="a", t2="a")
+    normal = builder.finish()
+    assert [(m.text, m.call_id) for m in normal.messages if m.role == "tool"] == [("first", "a"), ("second", "a")]
+    assert [c.id for m in normal.messages for c in m.calls] == ["a", "a", "a"]
+    assert [m.role for m in normal.messages] == ["assistant", "user", "assistant", "tool", "tool"]
+    assert normal.created_by == (0, 1, 2, 4, 3)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Mapping
 
 import msgspec
 
@@ -50,9 +51,13 @@ class NormalBuilder:
 
     `add` takes a message or a piece of one; assistant pieces with one `reply_id` join wherever they stand.
     `replace` forgets everything so far (a compaction record with a replacement history).
+
+    `renamed` gives the original ids of calls that a mark names, by the ids in the source; it may grow while pieces
+    are added. Results find their calls by the ids in the source: originals may repeat where those do not.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, renamed: Mapping[str, str] | None = None) -> None:
+        self._renamed: Mapping[str, str] = {} if renamed is None else renamed
         self._entries: list[_Entry] = []
         self._replies: dict[str, _Entry] = {}
         self._open: dict[str, deque[_Entry]] = {}
@@ -142,12 +147,31 @@ class NormalBuilder:
         created_by: list[int | None] = []
         for entry in joined:
             if _says_something(entry):
-                messages.append(_seal(entry))
+                head, results = _seal(entry), entry.results
+                if self._renamed:
+                    head, results = self._original(head, results)
+                messages.append(head)
                 created_by.append(entry.record)
-                for result, record in entry.results:
+                for result, record in results:
                     messages.append(_mend(result))
                     created_by.append(record)
         return Normal(tuple(messages), tuple(created_by), tuple(self._strays))
+
+
+    def _original(
+        self, head: Message, results: list[tuple[Message, int | None]]
+    ) -> tuple[Message, list[tuple[Message, int | None]]]:
+        """Gives calls and results their original ids; results are put in the order of their calls first."""
+        renamed = self._renamed
+        calls = head.calls
+        if not any(call.id in renamed for call in calls):
+            return head, results
+        if len(results) > 1:
+            place = {call.id: number for number, call in reversed(list(enumerate(calls)))}
+            results = sorted(results, key=lambda result: place.get(result[0].call_id, len(calls)))
+        parts = (Call(renamed.get(p.id, p.id), p.name, p.source) if type(p) is Call else p for p in head.parts)
+        found = [(_with_call_id(m, renamed[m.call_id]) if m.call_id in renamed else m, r) for m, r in results]
+        return _with_parts(head, tuple(parts)), found
 
 
 def normalise(messages: tuple[Message, ...]) -> tuple[Message, ...]:
@@ -199,6 +223,11 @@ def _seal(entry: _Entry) -> Message:
 def _with_parts(message: Message, parts: tuple[Part, ...]) -> Message:
     m = message
     return Message(m.role, parts, m.origin, m.kind, m.time_ms, m.model, m.reply_id, m.call_id, m.is_error)
+
+
+def _with_call_id(message: Message, call_id: str) -> Message:
+    m = message
+    return Message(m.role, m.parts, m.origin, m.kind, m.time_ms, m.model, m.reply_id, call_id, m.is_error)
 
 
 def _mend(message: Message) -> Message:
