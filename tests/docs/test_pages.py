@@ -1,4 +1,4 @@
-"""The pages say what is so: links lead somewhere, every format and module has its place, and generated parts are new."""
+"""The pages say what is so: links lead somewhere, every format has its page, generated parts are up to date."""
 
 from __future__ import annotations
 

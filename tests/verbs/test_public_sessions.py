@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from clew_corpus import Case, public_sessions
 
 from clew.formats.protocol import Home
 from clew.formats.registry import all_formats
@@ -16,6 +15,7 @@ from clew.verbs.context import Context
 from clew.verbs.convert import convert
 from clew.verbs.keep import Kept, keep
 from clew.verbs.refer import open_session
+from clew_corpus import Case, public_sessions
 
 
 def _claimed(case: Case) -> str:
