@@ -162,14 +162,10 @@ def _call(item: Item, mark: Mark, record: int, time_ms: int | None, model: str) 
         case _:  # local_shell_call, web_search_call and their kind: the action is what was asked for
             name, arguments = name or item.type, _as_arguments(item.action)
     if mark is not NO_MARK:
-        name, id_ = _original(mark, name, id_)
+        name = mark.name if mark.name is not None else name
         if mark.text:
             arguments = _unwrapped(arguments)
     return (Message("assistant", (Call(id_, name, arguments),), "model", "", time_ms, model),)
-
-
-def _original(mark: Mark, name: str, id_: str) -> tuple[str, str]:
-    return mark.name if mark.name is not None else name, mark.id if mark.id is not None else id_
 
 
 def _as_arguments(raw: msgspec.Raw) -> Lazy:
@@ -224,7 +220,7 @@ def _result(item: Item, mark: Mark, time_ms: int | None) -> Message | None:
     parts, is_error = _output(item, mark)
     if mark.error is not None:
         is_error = mark.error
-    id_ = mark.id if mark.id is not None else item.call_id or decode_text(item.id)
+    id_ = item.call_id or decode_text(item.id)
     return Message("tool", parts, "agent", "", time_ms, "", "", id_, is_error)
 
 

@@ -89,7 +89,8 @@ class _Reading:
         self.source = source
         self.records = Records()
         self.damage: list[Damage] = []
-        self.now = Track()
+        self.renamed: dict[str, str] = {}
+        self.now = Track(self.renamed)
         self.full: Track | None = None
         self.boundaries: list[tuple[int, str]] = []
         self.branches: list[tuple[int, tuple[Message, ...]]] = []
@@ -259,6 +260,8 @@ class _Reading:
         mark = NO_MARK if line.clew is NONE else decode_mark(line.clew)
         time_ms = decode_time(line.timestamp)
         messages = read_item(item, mark, number, time_ms, self.model)
+        if mark.id is not None:
+            self.renamed[item.call_id or decode_text(item.id)] = mark.id
         if not messages:
             return
         if self.limit is not None and self._is_beyond(line):
@@ -298,7 +301,7 @@ class _Reading:
         record = number if self.stamp is None else self.stamp
         time_ms = decode_time(line.timestamp)
         summary = as_text(found.message)
-        before, self.now = self.now, Track()
+        before, self.now = self.now, Track(self.renamed)
         note = ""
         if is_there(found.replacement_history):
             for raw in decode_list(found.replacement_history):
@@ -365,7 +368,7 @@ class _Reading:
                 Boundary(len(track.normal(at).messages), "compacted", note) for at, note in self.boundaries
             ),
             branches=tuple(
-                Branch(number, len(track.normal(at).messages), normal_messages(gone))
+                Branch(number, len(track.normal(at).messages), normal_messages(gone, self.renamed))
                 for number, (at, gone) in enumerate(self.branches, 1)
             ),
             side=self.source.side,

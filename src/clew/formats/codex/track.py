@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from clew.conversation.model import Message, Text
 from clew.conversation.normal import Normal, NormalBuilder
@@ -10,11 +10,12 @@ from clew.conversation.text import Lazy, text_of
 
 
 class Track:
-    """Messages as the lines give them, each with its record."""
+    """Messages as the lines give them, each with its record; `renamed` has the original ids of calls."""
 
-    __slots__ = ("messages", "records")
+    __slots__ = ("messages", "records", "renamed")
 
-    def __init__(self) -> None:
+    def __init__(self, renamed: Mapping[str, str]) -> None:
+        self.renamed = renamed
         self.messages: list[Message] = []
         self.records: list[int | None] = []
 
@@ -23,7 +24,7 @@ class Track:
         self.records.append(record)
 
     def copy(self) -> Track:
-        other = Track()
+        other = Track(self.renamed)
         other.messages, other.records = list(self.messages), list(self.records)
         return other
 
@@ -44,7 +45,7 @@ class Track:
         return at
 
     def normal(self, upto: int | None = None) -> Normal:
-        builder = NormalBuilder()
+        builder = NormalBuilder(self.renamed)
         for message, record in zip(self.messages[:upto], self.records[:upto], strict=True):
             builder.add(message, record)
         return builder.finish()
@@ -59,8 +60,8 @@ def is_text(message: Message, text: Lazy) -> bool:
     return len(parts) == 1 and isinstance(parts[0], Text) and parts[0].text == text_of(text)
 
 
-def normal_messages(messages: Iterable[Message]) -> tuple[Message, ...]:
-    builder = NormalBuilder()
+def normal_messages(messages: Iterable[Message], renamed: Mapping[str, str]) -> tuple[Message, ...]:
+    builder = NormalBuilder(renamed)
     for message in messages:
         builder.add(message, None)
     return builder.finish().messages
