@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from clew.conversation.builder import make_assistant, make_call, make_result, make_user
 from clew.conversation.canonical import keys_of
-from clew.conversation.model import Call, Image, Message, Part, Reasoning, Text
+from clew.conversation.model import Call, Image, Kind, Message, Part, Reasoning, Text
 from clew.conversation.normal import normalise
 from clew.conversation.source import Session, SideFile, Source, Stream
 from clew.formats.marks import INVENTED, STANDIN_HEAD, standin_text
@@ -200,7 +201,7 @@ _ARGUMENTS = st.one_of(
 )
 _CALLS = st.builds(make_call, _IDS, _NAMES, _ARGUMENTS)
 _REASONING = st.builds(Reasoning, st.sampled_from(["", "hm", "<thinking>x</thinking>"]))
-_KINDS = st.sampled_from(["", "summary", "interruption", "command", "notice"])
+_KINDS: st.SearchStrategy[Kind] = st.sampled_from(("", "summary", "interruption", "command", "notice"))
 
 
 @st.composite
@@ -246,7 +247,10 @@ def suffixes(draw: st.DrawFn, before: Sequence[Message], max_groups: int = 3) ->
     if said[0].role != "user":
         said = (make_user("go on"), *said)
     fresh: dict[str, str] = {}
-    open_ids = {call.id for message in before for call in message.calls} - {m.call_id for m in before}
+    # A result goes to the oldest open call of its id, so an id that is open is not used again.
+    waiting = Counter(call.id for message in before for call in message.calls)
+    waiting.subtract(message.call_id for message in before if message.role == "tool")
+    open_ids = {call_id for call_id, count in waiting.items() if count > 0}
 
     def rename(call_id: str) -> str:
         return fresh.setdefault(call_id, f"{call_id}_later") if call_id in open_ids else call_id
@@ -256,7 +260,7 @@ def suffixes(draw: st.DrawFn, before: Sequence[Message], max_groups: int = 3) ->
 
 def _with_ids(message: Message, rename: Any) -> Message:
     parts = tuple(Call(rename(p.id), p.name, p.source) if isinstance(p, Call) else p for p in message.parts)
-    return msgspec.structs.replace(message, parts=parts, call_id=rename(message.call_id) if message.call_id else "")
+    return msgspec.structs.replace(message, parts=parts, call_id=rename(message.call_id) if message.role == "tool" else "")
 
 
 # --- sessions as they are stored ---------------------------------------------------------------------------------

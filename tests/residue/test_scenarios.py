@@ -532,6 +532,23 @@ def test_s125_one_id_in_two_turns(form: Format) -> None:
 
 
 @every_format
+def test_s125_one_id_again_while_it_is_open(form: Format) -> None:
+    # So it is read from an agent whose own ids differ, where a mark gives the original ones.
+    messages = (
+        make_user("go"),
+        make_assistant(make_call("a", "x"), make_call("a", "x")),
+        make_result("a", "1"),
+        make_user("again"),
+        make_assistant(make_call("a", "y")),
+        make_result("a", "2"),
+        make_user("end"),
+    )
+    there = store_conversation(form, messages).read().messages
+    assert [m.text for m in there] == ["go", "", "1", "again", "", "2", "end"]
+    assert [c.id for m in there for c in m.calls] == ["a", "a", "a"]
+
+
+@every_format
 def test_s126_results_between_two_calls_of_one_reply(form: Format) -> None:
     messages = both(
         make_assistant("one", make_call("a", "x"), "two", make_call("b", "y")),
