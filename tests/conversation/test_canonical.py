@@ -71,6 +71,9 @@ def test_argument_vector() -> None:
         ('"a"', '"a"'),
         ("  [1.50]  ", "[1.5]"),
         ('{"\uffff":1,"🚀":2}', '{"\uffff":1,"🚀":2}'),
+        ('{"\ufffd":1,"\\ud800":2,"\ufffd":3}', '{"\ufffd":3}'),
+        ("[" * 200 + "]" * 200, "[" * 200 + "]" * 200),
+        ('["' + "[" * 900 + '\\"",[]]', '["' + "[" * 900 + '\\"",[]]'),
     ],
 )
 def test_normal_arguments(text: str, normal: str) -> None:
@@ -83,6 +86,19 @@ def test_normal_arguments(text: str, normal: str) -> None:
 )
 def test_what_is_no_json_stays_text(text: str) -> None:
     assert normal_arguments(text) == text
+
+
+@pytest.mark.parametrize("depth", [150, 200, 201, 400, 2000])
+@pytest.mark.parametrize("inner", ["", "1.5", '"x"'])
+def test_how_deep_arguments_may_be_does_not_depend_on_the_caller(depth: int, inner: str) -> None:
+    text = '{"a":' * depth + (inner or "{}") + "}" * depth
+    spelled = normal_arguments(text)
+
+    def deeper(frames: int) -> object:
+        return deeper(frames - 1) if frames else normal_arguments(text)
+
+    assert deeper(300) == spelled
+    assert (spelled == text) == (depth > (199 if inner == "" else 200))
 
 
 def test_integers_beyond_the_digit_limit() -> None:

@@ -23,9 +23,13 @@ from clew.ids import ChainKey
 
 DOMAIN = b"clew-residue-v1"
 
+MAX_DEPTH = 200
+"""How deep arguments may be nested and still count as JSON."""
+
 _ENCODE = msgspec.json.Encoder(order="sorted").encode
 _DECODE = msgspec.json.Decoder().decode
 _MAYBE_FLOAT = re.compile(r"[0-9][.eE]")
+_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _EMPTY_OBJECT = msgspec.Raw(b"{}")
 
 
@@ -81,11 +85,12 @@ def normal_arguments(text: str) -> msgspec.Raw | str:
     """Returns the arguments as normal JSON, or the text itself where it is no strict JSON.
 
     An empty or blank text equals `{}`. Objects have sorted keys, the last of duplicates wins; integers are exact;
-    every other number is the double that it names as ECMAScript writes it.
+    every other number is the double that it names as ECMAScript writes it. What is nested deeper than MAX_DEPTH is
+    no JSON here: how deep a parser follows must not depend on who calls it.
     """
     if not text or text.isspace():
         return _EMPTY_OBJECT
-    if text[0] not in '{["-0123456789tfn \t\r\n':
+    if text[0] not in '{["-0123456789tfn \t\r\n' or _is_too_deep(text):
         return _clean(text)
     try:
         value = _DECODE(text)
@@ -94,6 +99,21 @@ def normal_arguments(text: str) -> msgspec.Raw | str:
     if _MAYBE_FLOAT.search(text):
         return _normal_slowly(text)
     return msgspec.Raw(_ENCODE(value))
+
+
+def _is_too_deep(text: str) -> bool:
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return False
+    depth = 0
+    for match in _BRACKET.finditer(text):
+        sign = text[match.start()]
+        if sign in "[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                return True
+        elif sign in "]}":
+            depth -= 1
+    return False
 
 
 def _clean(text: str) -> str:
@@ -108,13 +128,22 @@ def _normal_slowly(text: str) -> msgspec.Raw | str:
     """The same through the standard library: floats, huge integers, surrogates, odd nesting."""
     try:
         value = json.loads(
-            text, parse_int=_Number, parse_float=_make_double, parse_constant=_refuse_constant, strict=True
+            text,
+            parse_int=_Number,
+            parse_float=_make_double,
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_make_object,
+            strict=True,
         )
         out: list[str] = []
         _write(value, out)
     except (_NotJson, ValueError, RecursionError):
         return _clean(text)
     return msgspec.Raw("".join(out).encode())
+
+
+def _make_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    return {_clean(name): value for name, value in pairs}  # names that differ by lone surrogates alone are equal
 
 
 class _Number(str):
@@ -161,7 +190,7 @@ def _write(value: Any, out: list[str]) -> None:
         out.append("0" if value == "-0" else value)
     elif isinstance(value, dict):
         out.append("{")
-        items = {_clean(k): v for k, v in cast(dict[str, Any], value).items()}
+        items = cast(dict[str, Any], value)
         for number, name in enumerate(sorted(items)):
             out.append(("," if number else "") + _ENCODE(name).decode() + ":")
             _write(items[name], out)
