@@ -26,6 +26,9 @@ AGENT = "opencode"
 
 MODEL = "lab/lab-model"
 
+ATTACHED = "Attached media from tool result:"
+"""How the agent opens a message of its own with the images of a result."""
+
 Prompt = str
 
 
@@ -113,7 +116,7 @@ def run(
     status, out, err = command(home, cwd, ["run", "--format", "json", *more], prompt, seconds)
     events = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     bodies = tuple(request.body for request in model.turns[before:])
-    request, messages, injected = find_prompt(bodies, from_chat_api, prompt)
+    request, messages, injected = find_prompt(bodies, read_body, prompt)
     texts = [event["part"]["text"] for event in events if event.get("type") == "text"]
     return Seen(
         exit=status,
@@ -127,6 +130,19 @@ def run(
         events=tuple(events),
         prompt=prompt,
     )
+
+
+def read_body(body: Any) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """Reads a request; images of results, which this API takes from a user only, go back to their results."""
+    messages, injected = from_chat_api(body)
+    out: list[dict[str, Any]] = []
+    for message in messages:
+        if message["role"] == "user" and message["texts"][:1] == [ATTACHED] and out and out[-1]["role"] == "tool":
+            out[-1]["images"].extend(message["images"])
+            injected.append({"role": "user", "text": ATTACHED})
+        else:
+            out.append(message)
+    return out, injected
 
 
 def resume(
