@@ -15,6 +15,7 @@ from clew.conversation.canonical import keys_of
 from clew.conversation.groups import head_positions
 from clew.conversation.model import Message
 from clew.conversation.source import Session, Stream
+from clew.conversation.walk import letting_go
 from clew.errors import FormatError
 from clew.ids import ChainKey
 from clew.residue.choose import Choice, is_sound
@@ -113,7 +114,7 @@ def _restore(
         whole = prefix.ended and not rest
         streams = prefix.streams if whole else workshop.splice(workshop.read(prefix.streams), rest)
         session = workshop.read(streams)
-        differs = first_difference(keys, session.messages)
+        differs = first_difference(keys, session.messages, session.records.streams)
         if differs is None:
             mode: Mode = "whole" if whole else "prefix"
             report = RestoreReport(
@@ -135,10 +136,12 @@ def _restore(
     return RestoreReport("plain", 0, len(messages), reason="unsound", warnings=tuple(warnings))
 
 
-def first_difference(keys: Sequence[ChainKey], messages: Sequence[Message]) -> int | None:
+def first_difference(
+    keys: Sequence[ChainKey], messages: Sequence[Message], streams: Sequence[Stream] = ()
+) -> int | None:
     """Returns the number (from 0) of the first group whose key differs, or None when all agree in number and order."""
     count = 0
-    for count, key in enumerate(keys_of(messages), 1):
+    for count, key in enumerate(letting_go(keys_of(messages), streams), 1):
         if count > len(keys) or keys[count - 1] != key:
             return count - 1
     return None if count == len(keys) else count

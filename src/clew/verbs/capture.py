@@ -8,11 +8,12 @@ import msgspec
 
 from clew.conversation.digest import bytes_digest, source_id
 from clew.conversation.source import Session, SideFile, Source, Stream
+from clew.conversation.walk import letting_go, session_keys
 from clew.errors import ClewError, Conflict
 from clew.formats.protocol import Format
 from clew.ids import AgentName, CaptureId, ChainKey, Digest, NativeId, SourceId
 from clew.residue.choose import Candidate, is_sound
-from clew.residue.segments import Cut, Slice, cut_session, slice_segments
+from clew.residue.segments import Slice, cut_session, slice_segments
 from clew.store.protocol import (
     UNKEYED,
     Capture,
@@ -67,7 +68,7 @@ def _capture(
     refers = _capture_references(ctx, form, session, source, seen)
     origin = source_id(form.name, native, memoryview(session.stable_first))
     cuts = cut_session(session, keys)
-    slices = list(_slices(session, cuts))
+    slices = list(letting_go(slice_segments(session.records, cuts), session.records.streams))
     base, shared = _shared(ctx, agent, origin, slices)
     new = NewCapture(
         agent=agent,
@@ -82,27 +83,15 @@ def _capture(
     )
     try:
         return store.put_capture(
-            new, _new_segments(slices, shared), _side_entries(session.side), base=base, shared=shared
+            new, _new_segments(session, slices, shared), _side_entries(session.side), base=base, shared=shared
         )
     except Conflict:  # the base was evicted or damaged meanwhile: then everything is stored
-        return store.put_capture(new, _new_segments(slices, 0), _side_entries(session.side))
+        return store.put_capture(new, _new_segments(session, slices, 0), _side_entries(session.side))
 
 
-def _new_segments(slices: Sequence[Slice], start: int) -> Iterator[NewSegment]:
-    for part in slices[start:]:
+def _new_segments(session: Session, slices: Sequence[Slice], start: int) -> Iterator[NewSegment]:
+    for part in letting_go(slices[start:], session.records.streams):
         yield NewSegment(part.key or UNKEYED, part.digest, part.lengths, part.data, part.end_of_source)
-
-
-def _slices(session: Session, cuts: tuple[Cut, ...]) -> Iterator[Slice]:
-    release = [stream.release for stream in session.records.streams if stream.release is not None]
-    done = 0
-    for part in slice_segments(session.records, cuts):
-        yield part
-        done += len(part.data)
-        if release and done > 16 << 20:
-            done = 0
-            for let_go in release:
-                let_go()
 
 
 def _source_record(session: Session) -> int | None:
@@ -145,8 +134,6 @@ def _capture_references(
     ctx: Context, form: Format, session: Session, source: Source, seen: set[str]
 ) -> tuple[CaptureId, ...]:
     """Captures the sessions that this one takes messages from by reference, so that it can be read without them."""
-    from clew.conversation.canonical import keys_of
-
     captures: list[CaptureId] = []
     for reference in session.references:
         if reference.relation not in ("forked", "reverted") or not reference.messages:
@@ -157,7 +144,7 @@ def _capture_references(
         if parent is None:
             continue
         reading = form.read(parent)
-        captures.append(_capture(ctx, form, reading, tuple(keys_of(reading.messages)), parent, seen))
+        captures.append(_capture(ctx, form, reading, session_keys(reading), parent, seen))
     return tuple(captures)
 
 

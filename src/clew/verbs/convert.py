@@ -17,6 +17,7 @@ from clew.conversation.canonical import keys_of
 from clew.conversation.loss import Loss
 from clew.conversation.model import Message
 from clew.conversation.source import Session, SideFile, Source, Stream
+from clew.conversation.walk import session_keys
 from clew.errors import FormatError, Refused, UnwritableContent, UsageError
 from clew.formats.protocol import Format, Found, Home, WriteOptions
 from clew.formats.registry import get_format
@@ -258,6 +259,10 @@ class _Job:
             self._facts = look(self.home, self.cwd) if look is not None else {}
         return self._facts
 
+    def _workshop(self, session_id: str) -> Workshop:
+        source = tuple(self.opened.session.records.streams)
+        return Workshop(self.target, self._options(session_id), self.ctx.drafts, beneath=source)
+
     # --- continuing a session that is there -------------------------------------------------------------------
 
     def _existing(self, own: frozenset[str]) -> _Existing | None:
@@ -274,7 +279,7 @@ class _Job:
     def _open(self, found: Found) -> Opened:
         source = load_source(self.ctx, self.target, found, self.home)
         session = self.target.read(source)
-        return Opened(self.target, found, source, session, tuple(keys_of(session.messages)))
+        return Opened(self.target, found, source, session, session_keys(session))
 
     def _continue(self, existing: _Existing) -> Converted:
         there = existing.opened
@@ -289,7 +294,7 @@ class _Job:
             return self._finish(
                 there.session,
                 report,
-                Workshop(self.target, self._options(there.session.id), self.ctx.drafts),
+                self._workshop(there.session.id),
                 (found.path,),
                 written=False,
             )
@@ -306,7 +311,7 @@ class _Job:
         head_count = len(there.session.messages)
         streams = workshop.splice(there.session, self.messages[head_count:])
         session = workshop.read(streams)
-        differs = first_difference(self.keys, session.messages)
+        differs = first_difference(self.keys, session.messages, session.records.streams)
         if differs is not None:
             raise self._unsound(differs)
         report = RestoreReport("prefix", head_count, len(self.messages) - head_count, there.session.id)
@@ -358,10 +363,10 @@ class _Job:
         else:
             reason = choice.reason
         session_id = self._new_id()
-        workshop = Workshop(self.target, self._options(session_id), self.ctx.drafts)
+        workshop = self._workshop(session_id)
         streams = workshop.write(self.messages)
         session = workshop.read(streams)
-        differs = first_difference(self.keys, session.messages)
+        differs = first_difference(self.keys, session.messages, session.records.streams)
         if differs is not None:
             raise self._unsound(differs)
         report = RestoreReport("plain", 0, len(self.messages), reason=reason)  # type: ignore[arg-type]
@@ -417,7 +422,7 @@ class _Job:
         )
         streams = fresh.take(self.target.rebase(restored.session, fresh.options))
         session = fresh.read(streams)
-        if first_difference(self.keys, session.messages) is not None:
+        if first_difference(self.keys, session.messages, session.records.streams) is not None:
             return None
         report = msgspec.structs.replace(restored.report, mode="rebased")
         return self._put(session, streams, report, fresh)

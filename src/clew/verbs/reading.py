@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from clew.conversation.canonical import keys_of
 from clew.conversation.source import Session, Source
+from clew.conversation.walk import session_keys
 from clew.errors import AmbiguousError, ClewError, UnreadableSource
 from clew.formats.protocol import Format, Found, Home
 from clew.formats.registry import all_formats, get_format
@@ -76,7 +76,7 @@ def open_found(ctx: Context, form: Format, found: Found, home: Home | None = Non
     """Reads a session from its place."""
     source = load_source(ctx, form, found, home)
     session = form.read(source)
-    return Opened(form, found, source, session, tuple(keys_of(session.messages)))
+    return Opened(form, found, source, session, session_keys(session))
 
 
 def open_path(ctx: Context, path: Path, agent: str | None = None) -> Opened:

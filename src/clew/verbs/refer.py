@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from clew.conversation.canonical import keys_of
+from clew.conversation.walk import session_keys
 from clew.errors import AmbiguousError, NotFoundError, UsageError
 from clew.formats.protocol import Found
 from clew.formats.registry import format_names, get_format
@@ -83,7 +83,7 @@ def open_captured(ctx: Context, agent: str, session_id: str, capture: int | None
         )
     session = form.read(source)
     newest = ctx.stores.residue.captures(agent=agent, session_id=session_id)[-1].id  # type: ignore[arg-type]
-    return Opened(form, None, source, session, tuple(keys_of(session.messages)), capture or newest)
+    return Opened(form, None, source, session, session_keys(session), capture or newest)
 
 
 def open_by_id(ctx: Context, agent: str | None, text: str) -> Opened:

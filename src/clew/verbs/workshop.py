@@ -13,6 +13,7 @@ from pathlib import Path
 
 from clew.conversation.model import Message
 from clew.conversation.source import Buffer, Session, SideFile, Source, Stream
+from clew.conversation.walk import letting_go
 from clew.errors import ClewError
 from clew.formats.protocol import Format, WriteOptions, Written, WrittenFile
 from clew.platform.fs import ensure_folder
@@ -54,7 +55,10 @@ def _spill(drafts: Path, path: str, mode: int, head: list[bytes | memoryview], r
 
 
 class Workshop:
-    """Reads and splices in one target format; remembers what the writer said about its last text."""
+    """Reads and splices in one target format; remembers what the writer said about its last text.
+
+    `beneath` are the streams that the messages to write lie in: their pages are let go of while writing.
+    """
 
     def __init__(
         self,
@@ -64,8 +68,10 @@ class Workshop:
         *,
         side: tuple[SideFile, ...] = (),
         resolve: Callable[[str], Source | None] | None = None,
+        beneath: tuple[Stream, ...] = (),
     ) -> None:
         self.format, self.options, self.drafts = form, options, drafts
+        self.beneath = beneath
         self.side, self.resolve = side, resolve
         self.written: Written | None = None
 
@@ -93,7 +99,11 @@ class Workshop:
         self.written = written
         made = {file.path: self._hold_side(file) for file in written.files if file.role == "side"}
         self.side = (*(file for file in self.side if file.path not in made), *made.values())
-        return tuple(self.hold(file.path, file.mode, file.chunks()) for file in written.files if file.role == "stream")
+        return tuple(
+            self.hold(file.path, file.mode, letting_go(file.chunks(), self.beneath))
+            for file in written.files
+            if file.role == "stream"
+        )
 
     def _hold_side(self, file: WrittenFile) -> SideFile:
         held = self.hold(file.path, file.mode, file.chunks())
