@@ -122,7 +122,7 @@ class JournalMachine(RuleBasedStateMachine):
         assert all(one.state in ("accepted", "unknown") for one in told)
         self.write(*told)
         rows = self.rows()
-        assert reconcile(fold(rows), known_items(rows), window) == ()
+        assert reconcile(fold(rows), known_items(rows) if known is None else known, window) == ()
         self.running = True
 
     @rule(n=st.integers(1, 40))

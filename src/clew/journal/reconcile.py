@@ -69,9 +69,15 @@ def reconcile(standings: Sequence[Standing], known: frozenset[str], window: Wind
     for standing in (s for s in open_ if s.state == "unknown"):
         item = matched.get(standing.client_id)
         told = _answer(standing, item, ambiguous=standing.client_id in ambiguous, window=window)
-        if told.state != "unknown" or told.reason != standing.reason:
+        # Candidates that could not be told apart do not stop being candidates because the journal has them now.
+        kept = told.state == "unknown" and (standing.reason == told.reason or _is_wider(standing, told))
+        if not kept:
             answers.append(told)
     return tuple(answers)
+
+
+def _is_wider(standing: Standing, told: Dispatch) -> bool:
+    return standing.reason == AMBIGUOUS and told.reason in (UNMATCHED, IN_FLIGHT)
 
 
 def _answer(standing: Standing, item: HistoryItem | None, *, ambiguous: bool, window: Window) -> Dispatch:
