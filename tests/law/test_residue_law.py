@@ -18,7 +18,8 @@
     16  old store         test_segments_of_another_domain_are_not_found
     17  reversibility     test_a_spliced_session_is_cut_as_before
 
-and one that the protocol adds: a reading that goes on from where an earlier one ended says the same as a whole one.
+and two more: every capture gives its own bytes, whatever was captured before and behind it; and a reading that goes on
+from where an earlier one ended says the same as a whole one.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from clew.formats.protocol import Format
 from clew.residue.choose import NoChoice, choose_source
 from clew.residue.restore import Restored, RestoreReport
 from clew.residue.segments import cut_session, slice_segments
-from clew.verbs.capture import candidates_for
+from clew.verbs.capture import candidates_for, captured_bytes
 from conversations import (
     Stored,
     conversations,
@@ -411,6 +412,30 @@ def test_a_second_time_changes_nothing(form: Format, data: st.DataObject) -> Non
         assert text_of(one) == text_of(two)
         assert one.report == two.report
     assert desk.store.stats() == before
+
+
+@every_format
+@examples(10)
+@given(data=st.data())
+def test_every_capture_gives_its_own_bytes(form: Format, data: st.DataObject) -> None:
+    stored = data.draw(stored_sessions(form, 1, 2))
+    desk = Desk()
+    captured = {desk.capture(stored): stored.data}
+    for _ in range(data.draw(st.integers(1, 3))):
+        session = stored.read()
+        what = data.draw(st.sampled_from(["grown", "cut", "back"]))
+        if what == "grown":
+            try:
+                stored = desk_spliced(desk, stored, (*session.messages, *data.draw(suffixes(session.messages, 1))))
+            except FormatError:
+                continue
+        elif what == "cut":
+            stored = msgspec.structs.replace(stored, data=stored.data[: data.draw(st.integers(1, len(stored.data)))])
+        else:
+            stored = msgspec.structs.replace(stored, data=data.draw(st.sampled_from(sorted(captured.values()))))
+        captured[desk.capture(stored)] = stored.data
+    for capture, whole in captured.items():
+        assert b"".join(bytes(s.data) for s in captured_bytes(desk.context, desk.store.capture(capture))) == whole
 
 
 # --- 14: totality ------------------------------------------------------------------------------------------------

@@ -6,15 +6,19 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from clew.conversation.builder import make_assistant, make_call, make_result, make_user
 from clew.conversation.model import Image
 from clew.errors import ClewError, Refused
+from clew.store.protocol import UNKEYED
 from clew.verbs.agents import agents
+from clew.verbs.capture import capture_session
 from clew.verbs.convert import Converted, convert
 from clew.verbs.keep import Kept, NotKept, keep
 from clew.verbs.ls import ls
+from clew.verbs.refer import open_session
 from clew.verbs.restore import restore
 from clew.verbs.resume import resume
 from clew.verbs.show import show
@@ -23,6 +27,7 @@ from houses import House, agents_of_the_tests
 from lineformat import FORMAT as LINES
 from thirdformat import FORMAT as TINY
 from thirdformat.writer import LONG
+from toysessions import bot, row, session_of, user
 
 OUTPUT = "a long line of output\n" * LONG
 PICTURE = Image("image/png", "iVBORw0KGgo=")
@@ -183,3 +188,29 @@ def test_one_bad_entry_hides_no_other(house: House, tmp_path: Path) -> None:
         assert states["nonsense"] in ("empty", "damaged")
         kept = list(keep(ctx, []))
     assert sorted(type(one) is NotKept for one in kept) == [False, False, True, True]
+
+
+def test_a_session_that_is_cut_only_in_part_is_kept_whole(house: House) -> None:
+    stored = session_of(user("hi"), bot("hello"), row("invent", x="made up"), user("later"))
+    path = house.place(stored)
+    with house.at_work() as ctx:
+        assert [type(one) for one in keep(ctx, [])] == [Kept]
+        (capture,) = ctx.stores.residue.captures()
+        assert ctx.stores.residue.keys(capture.id)[-1] == UNKEYED
+    path.unlink()
+    with house.at_work() as ctx:
+        restore(ctx, "lines:p1")
+    assert path.read_bytes() == stored.data
+
+
+def test_a_capture_without_its_bytes_is_never_put_back(house: House) -> None:
+    path = house.place(session_of(user("hi")))
+    with house.at_work() as ctx:
+        opened = open_session(ctx, "lines:p1")
+        rendered = msgspec.structs.replace(opened.session, verbatim=False)
+        capture_session(ctx, msgspec.structs.replace(opened, session=rendered))
+    path.unlink()
+    with house.at_work() as ctx, pytest.raises(ClewError) as told:
+        restore(ctx, "lines:p1")
+    assert told.value.code == "damaged_segment"
+    assert not path.exists()

@@ -207,6 +207,13 @@ def captured_bytes(ctx: Context, capture: Capture) -> tuple[Stream, ...]:
         datas.append(segment.data or b"")
         lengths.extend(segment.lengths)
     text = b"".join(datas)
+    if len(text) != sum(entry.size for entry in capture.streams):
+        raise ClewError(
+            f"capture {capture.id} holds {len(text)} bytes of the session, not all of it",
+            code="damaged_segment",
+            hint="`clew store check` lists all damage; an older capture may be whole: `clew restore --capture N`.",
+            session=capture.session_id,
+        )
     streams: list[Stream] = []
     at = 0
     for entry in capture.streams:
