@@ -10,9 +10,9 @@ from clew.errors import ClewError
 from clew.ids import AgentName, NativeId
 from clew.verbs.capture import Kept, capture_session
 from clew.verbs.context import Context
-from clew.verbs.ls import title_of
 from clew.verbs.reading import Opened, find_sessions, open_found
 from clew.verbs.refer import open_session
+from clew.verbs.summary import title_of
 
 
 class NotKept(msgspec.Struct, frozen=True):

@@ -7,13 +7,10 @@ no session. One bad file is a row with the state `unreadable`, never the end of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from clew.conversation.source import Session
-from clew.errors import ClewError
 from clew.formats.protocol import Format, Found
 from clew.formats.registry import all_formats, get_format
 from clew.formats.rows import name_rows
@@ -23,11 +20,10 @@ from clew.verbs import lineage_rows as rows
 from clew.verbs.capture import read_facts
 from clew.verbs.context import Context
 from clew.verbs.folder import folder_key
-from clew.verbs.reading import load_source
+from clew.verbs.summary import Remembered, decode_remembered, encode_remembered, iso, look_at, one_line
 
 State: TypeAlias = Literal["idle", "live", "empty", "archived", "damaged", "unreadable", "gone"]
 
-_SCHEMA = 1
 _BATCH = 256
 
 
@@ -49,27 +45,6 @@ class Listed(msgspec.Struct, frozen=True):
     short: str = ""
     detail: str = ""
     helper: bool = False
-
-
-class _Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a session said of itself when it was read, as the list cache keeps it."""
-
-    schema: int
-    id: str
-    cwd: str = ""
-    title: str = ""
-    created_ms: int | None = None
-    updated_ms: int | None = None
-    messages: int = 0
-    model: str = ""
-    damaged: int = 0
-    problem: str = ""
-    parent: str = ""
-    helper: bool = False
-
-
-_DECODE = msgspec.json.Decoder(_Remembered).decode
-_ENCODE = msgspec.json.Encoder().encode
 
 
 def ls(
@@ -118,13 +93,14 @@ def _list_agent(ctx: Context, form: Format, threads: dict[tuple[str, str], Threa
     owners = form.resume.owners(ctx.home)
     founds = list(form.locate.find(ctx.home))
     unread = [f for f in founds if _recall(known.get(_cache_key(form, f)), f) is None]
+    looks = look_at(ctx, form, unread)
     for found in founds:
         path = _cache_key(form, found)
         seen.add(path)
         remembered = _recall(known.get(path), found)
         if remembered is None:
-            remembered = _look(ctx, form, found)
-            fresh.append((path, Cached(_facts(found), _ENCODE(remembered))))
+            remembered = next(looks)
+            fresh.append((path, Cached(_facts(found), encode_remembered(remembered))))
             ctx.progress("reading sessions", len(fresh), len(unread))
             if len(fresh) % _BATCH == 0:
                 cache.put_many(AgentName(form.name), fresh[-_BATCH:])
@@ -146,62 +122,13 @@ def _facts(found: Found) -> FileFacts:
     return FileFacts(found.stamp[0], found.stamp[1], 0)
 
 
-def _recall(cached: Cached | None, found: Found) -> _Remembered | None:
+def _recall(cached: Cached | None, found: Found) -> Remembered | None:
     if cached is None or cached.facts != _facts(found):
         return None
-    try:
-        remembered = _DECODE(cached.body)
-    except msgspec.DecodeError:
-        return None
-    return remembered if remembered.schema == _SCHEMA else None
+    return decode_remembered(cached.body)
 
 
-def _look(ctx: Context, form: Format, found: Found) -> _Remembered:
-    """Reads a session for the list; what cannot be read becomes a row that says so."""
-    try:
-        session = form.read(load_source(ctx, form, found))
-    except ClewError as error:
-        return _Remembered(_SCHEMA, found.id, found.cwd_hint, problem=error.message)
-    return summarise(session, found)
-
-
-def summarise(session: Session, found: Found | None = None) -> _Remembered:
-    """Returns what a list shows of a session."""
-    parent = next((r.session_id for r in session.references if r.relation in ("forked", "helper_of")), "")
-    return _Remembered(
-        _SCHEMA,
-        found.id if found is not None else session.id,
-        session.cwd or (found.cwd_hint if found is not None else ""),
-        title_of(session),
-        session.created_ms,
-        session.updated_ms,
-        sum(message.role != "tool" for message in session.history),
-        session.model,
-        sum(damage.lost for damage in session.damage),
-        "",
-        parent,
-        session.helper or (found is not None and found.kind == "helper"),
-    )
-
-
-def title_of(session: Session) -> str:
-    """Returns the agent's own title, else the first line that a person typed."""
-    if session.title:
-        return one_line(session.title)
-    for message in session.history:
-        if message.role == "user" and message.origin == "user":
-            text = one_line(message.text)
-            if text:
-                return text
-    return ""
-
-
-def one_line(text: str, limit: int = 300) -> str:
-    """Returns the text with all white space folded into single blanks, at most `limit` characters."""
-    return " ".join(text[: limit * 4].split())[:limit]
-
-
-def _row(form: Format, found: Found, seen: _Remembered, thread: str, *, live: bool) -> Listed:
+def _row(form: Format, found: Found, seen: Remembered, thread: str, *, live: bool) -> Listed:
     state: State = "idle"
     detail = ""
     if seen.problem:
@@ -276,13 +203,3 @@ def _with_short_ids(listed: list[Listed]) -> list[Listed]:
             need = max(need, common + 1)
         short[one] = one[:need]
     return [msgspec.structs.replace(row, short=short[row.id]) for row in listed]
-
-
-def iso(time_ms: int | None) -> str:
-    """Returns a time in ms as ISO 8601 in UTC with milliseconds; empty for None and for what no calendar holds."""
-    if time_ms is None:
-        return ""
-    try:
-        return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except (OverflowError, ValueError, OSError):
-        return ""

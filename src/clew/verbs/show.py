@@ -13,8 +13,8 @@ from clew.conversation.model import Group, Message, Reasoning
 from clew.errors import NotFoundError
 from clew.verbs import lineage_rows as rows
 from clew.verbs.context import Context
-from clew.verbs.ls import iso, title_of
 from clew.verbs.refer import open_session
+from clew.verbs.summary import iso, title_of
 
 
 class ShownCall(msgspec.Struct, frozen=True):
