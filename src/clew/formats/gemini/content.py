@@ -28,8 +28,8 @@ from clew.formats.parts.values import (
     read_call,
     read_mark,
     read_parts,
-    read_time,
 )
+from clew.formats.times import read_time
 
 USER, MODEL = "user", "gemini"
 """The types of records that make the conversation; the agent's notes to its user are none of it."""
@@ -112,7 +112,7 @@ class Content:
     def _results_of(self, name: str, raw: msgspec.Raw, failed: bool, mark: RecordMark | None) -> list[Result]:
         """Returns what a tool call itself holds as its result: a text, or parts of which only its own count."""
         if is_text(raw):
-            return self._fresh([Result(name, name, JsonString(raw), [], failed, False)])
+            return self._fresh([Result(name, JsonString(raw), [], failed, False)])
         return self._fresh(self.speech.results(read_parts(raw), mark, only=name))
 
     def _fresh(self, found: Iterable[Result]) -> list[Result]:

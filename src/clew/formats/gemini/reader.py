@@ -20,8 +20,9 @@ from clew.formats.gemini.document import Frame, frame_document, is_document
 from clew.formats.gemini.records import ODD_RECORDS, RECORDS, Record, decode_record, first_text, read_facts
 from clew.formats.gemini.tracks import Entry, Tracks
 from clew.formats.jsonl import JsonLines
-from clew.formats.parts.endings import find_ending, occurs_before
-from clew.formats.parts.values import NONE, as_text, is_object, read_items, read_mark, read_text, read_time
+from clew.formats.parts.values import NONE, as_text, is_object, read_items, read_mark, read_text
+from clew.formats.settled import find_ending
+from clew.formats.times import read_time
 
 AGENT = "gemini"
 PROVIDER = "google"
@@ -122,7 +123,7 @@ class _Reading:
         if len(self.tracks.now) > _MANY_IDS:
             raise _ReachesBack
         for name in self.tracks.now:
-            if occurs_before(self.stream, b'"id":' + msgspec.json.encode(name), since.offset):
+            if _occurs_before(self.stream, b'"id":' + msgspec.json.encode(name), since.offset):
                 raise _ReachesBack
         return self._finish()
 
@@ -210,8 +211,8 @@ class _Reading:
         return not any(message.says_something for message, _ in said)
 
     def _say(self, entries: Iterable[Entry], *, whole: bool = False) -> Normal:
-        builder = NormalBuilder()
         said = Content(self.stream)
+        builder = NormalBuilder(said.speech.renamed)
         for entry in entries:
             for message, stamp in said.of(entry.record, entry.stamp, entry.changed):
                 builder.add(message, stamp)
@@ -312,3 +313,13 @@ def last_calls(stream: Stream, hint_id: str) -> tuple[frozenset[str], tuple[tupl
     for entry in reading.tracks.now.values():
         content.of(entry.record, entry.stamp, entry.changed)
     return content.ids, content.open_calls
+
+
+_PIECE = 16 << 20
+
+
+def _occurs_before(stream: Stream, needle: bytes, end: int) -> bool:
+    """Tells whether `needle` stands anywhere in the first `end` bytes of a stream."""
+    view = memoryview(stream.data)
+    over = len(needle)
+    return any(needle in bytes(view[at : min(at + _PIECE + over, end)]) for at in range(0, end, _PIECE))

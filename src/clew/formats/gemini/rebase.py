@@ -12,8 +12,9 @@ from pathlib import PurePosixPath
 from clew.conversation.source import Buffer, Session, SideFile, Stream
 from clew.formats.gemini.document import is_document
 from clew.formats.gemini.writer import CHATS, make_slug, stream_path
-from clew.formats.parts.spelling import change_member, spell
+from clew.formats.parts.spelling import change_member
 from clew.formats.protocol import WriteOptions, Written, WrittenFile
+from clew.formats.spelling import spell
 from clew.ids import is_safe_name
 
 _MEMBER = b'"sessionId"'

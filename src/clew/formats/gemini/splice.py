@@ -15,9 +15,9 @@ from clew.formats.gemini.document import Frame, frame_document, is_document
 from clew.formats.gemini.reader import last_calls
 from clew.formats.gemini.writer import DIALECT, Records
 from clew.formats.parts.spelling import Pieces, encode_value
-from clew.formats.parts.values import write_time
 from clew.formats.parts.writing import count_losses, invented_content
 from clew.formats.protocol import WriteOptions, Written, WrittenFile
+from clew.formats.times import write_time
 
 _PIECE = 1 << 20
 

@@ -18,10 +18,12 @@ from clew.conversation.text import text_of
 from clew.formats.gemini.content import sort_text
 from clew.formats.gemini.records import BLANK, DROPPED, project_hash
 from clew.formats.marks import Mark
-from clew.formats.parts.spelling import Pieces, around, encode_value, spell, string_pieces
-from clew.formats.parts.values import head_of, write_time
+from clew.formats.parts.spelling import Pieces, around, encode_value, string_pieces
+from clew.formats.parts.values import head_of
 from clew.formats.parts.writing import Content, Dialect, Writer, count_losses, thoughts_of
 from clew.formats.protocol import WriteOptions, Written, WrittenFile
+from clew.formats.spelling import spell
+from clew.formats.times import write_time
 from clew.ids import is_safe_name
 
 PLACES = "tmp"

@@ -22,7 +22,6 @@ from clew.formats.parts.values import (
     RecordMark,
     as_text,
     first_byte,
-    head_of,
     is_object,
     is_text,
     read_call,
@@ -31,6 +30,7 @@ from clew.formats.parts.values import (
     read_parts,
     read_response,
 )
+from clew.formats.spelling import is_like_ours
 
 Sorter: TypeAlias = Callable[[Lazy], Kind | None]
 """Says what a text of a user's record is: "" said by a person, another kind put there by the agent, None context."""
@@ -47,7 +47,8 @@ _KINDS: dict[str, Kind] = {k: k for k in ("", "summary", "interruption", "comman
 class Speech:
     """Turns contents, taken in the order of the conversation, into messages.
 
-    It remembers original ids of calls for their results, and counts what the model in the middle cannot say.
+    Calls and results have the ids that stand in the file; `renamed` has the original ones, for the normal form. It
+    counts what the model in the middle cannot say.
     """
 
     def __init__(self, sort: Sorter) -> None:
@@ -75,7 +76,7 @@ class Speech:
         return said
 
     def call(self, raw: msgspec.Raw, mark: RecordMark | None) -> Call | None:
-        """Returns a call with its own name, id and arguments."""
+        """Returns a call with its own name and arguments, and the id that stands in the file."""
         found = read_call(raw)
         if found is None:
             return None
@@ -89,7 +90,7 @@ class Speech:
             source = source if text is None else text
         if own.id is not None:
             self.renamed[written] = own.id
-        return Call(own.id if own.id is not None else written, own.name if own.name is not None else name, source)
+        return Call(written, own.name if own.name is not None else name, source)
 
     # --- results ----------------------------------------------------------------------------------------------
 
@@ -128,7 +129,7 @@ class Speech:
         invented = own.invented or (failed and not own.said and _is_invented(text))
         if own.said:
             text = unguard_text(text_of(text))
-        return Result(written, self.renamed.get(written, written), text, pictures, failed, invented)
+        return Result(written, text, pictures, failed, invented)
 
     # --- what the user's side said ----------------------------------------------------------------------------
 
@@ -166,20 +167,18 @@ class Speech:
 
 
 class Result:
-    """A response as it stands in a file: the written id, the original one, what it says."""
+    """A response as it stands in a file: the id of its call there, and what it says."""
 
-    __slots__ = ("call_id", "failed", "invented", "pictures", "text", "written")
+    __slots__ = ("failed", "invented", "pictures", "text", "written")
 
-    def __init__(
-        self, written: str, call_id: str, text: Lazy, pictures: list[Image], failed: bool, invented: bool
-    ) -> None:
-        self.written, self.call_id, self.text = written, call_id, text
+    def __init__(self, written: str, text: Lazy, pictures: list[Image], failed: bool, invented: bool) -> None:
+        self.written, self.text = written, text
         self.pictures, self.failed, self.invented = pictures, failed, invented
 
     def message(self, time_ms: int | None) -> Message:
         """Returns it as a message."""
         parts: list[Said] = [] if is_empty(self.text) else [Text(self.text)]
-        return Message("tool", (*parts, *self.pictures), "agent", "", time_ms, "", "", self.call_id, self.failed)
+        return Message("tool", (*parts, *self.pictures), "agent", "", time_ms, "", "", self.written, self.failed)
 
 
 def _arguments(raw: msgspec.Raw) -> Lazy:
@@ -195,7 +194,7 @@ def _is_invented(text: Lazy) -> bool:
 
 def _unmarked(source: Lazy, mark: RecordMark | None) -> Text | Image:
     """Returns a text; in a record with stand-ins its guard is taken off, and what stands for an image is one."""
-    if mark is None or not mark.standin or not head_of(source).lstrip("\\").startswith("[clew: "):
+    if mark is None or not mark.standin or not is_like_ours(source):
         return Text(source)
     text = text_of(source)
     found = _STANDIN.match(text) if is_standin(text) else None

@@ -1,4 +1,4 @@
-"""How texts, images and members are spelled in a written file: strict UTF-8 JSON, without decoding large texts.
+"""How contents are spelled in a written file, in pieces, and how a member deeper in a record is changed.
 
 Line separators are always escaped: the agents read their files through a reader that takes U+2028 and U+2029 for ends
 of lines.
@@ -12,42 +12,20 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from clew.conversation.model import Image
-from clew.conversation.text import JsonString, Lazy, has_surrogates, is_empty, mend_surrogates, text_of
+from clew.conversation.text import Lazy, is_empty
+from clew.formats.spelling import escape_separators, spell, spell_lazily
 
 Pieces = Iterator[bytes]
-
-_ENCODE = msgspec.json.Encoder().encode
-_SEPARATORS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
-_CONTROL = re.compile(rb"[\x00-\x1f]")
-
-
-def spell(text: str) -> bytes:
-    """Returns a text as a JSON string; lone surrogates are U+FFFD."""
-    return escape_separators(_ENCODE(mend_surrogates(text) if has_surrogates(text) else text))
-
-
-def escape_separators(data: bytes) -> bytes:
-    """Escapes what some readers take for ends of lines. The data is JSON."""
-    if data.isascii():
-        return data
-    for sign, escape in _SEPARATORS:
-        data = data.replace(sign, escape)
-    return data
 
 
 def encode_value(value: object) -> bytes:
     """Returns a small value as JSON."""
-    return escape_separators(_ENCODE(value))
+    return escape_separators(msgspec.json.encode(value))
 
 
 def string_pieces(source: Lazy) -> Pieces:
-    """Yields a text as a JSON string: as it is spelled already where that is plain ASCII, else spelled anew."""
-    if isinstance(source, JsonString):
-        data = bytes(source.raw)
-        if data.startswith(b'"') and data.isascii() and b"\\u" not in data and _CONTROL.search(data) is None:
-            yield data
-            return
-    yield spell(text_of(source))
+    """Yields a text as a JSON string."""
+    yield spell_lazily(source)
 
 
 def can_hold(image: Image, kinds: frozenset[str]) -> bool:

@@ -1,4 +1,4 @@
-"""The values inside a content: parts, calls, responses, images, times; taken as they come, checked where used.
+"""The values inside a content: parts, calls, responses, images; taken as they come, checked where used.
 
 Promised: nothing here raises on any JSON; what is no part is left out. Texts stay slices of the source.
 """
@@ -6,7 +6,6 @@ Promised: nothing here raises on any JSON; what is no part is left out. Texts st
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -235,47 +234,3 @@ def head_of(source: Lazy) -> str:
         return _TEXT(b'"' + text.encode() + b'"')
     except ERRORS:
         return text
-
-
-# --- times --------------------------------------------------------------------------------------------------------
-
-_ISO = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?\s*(Z|[+-]\d\d:?\d\d|)\s*\Z", re.ASCII
-)
-_EPOCH_MS_FROM = 100_000_000_000
-_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
-
-
-def read_time(value: object) -> int | None:
-    """Returns milliseconds since 1970 UTC, or None: of RFC 3339 text (UTC where it names no zone), or of a number."""
-    if isinstance(value, str):
-        return _text_time(value)
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < abs(value) < 1e16:
-        return int(value) if abs(value) >= _EPOCH_MS_FROM else int(value * 1000)
-    return None
-
-
-def _text_time(value: str) -> int | None:
-    found = _ISO.match(value)
-    if found is None:
-        return None
-    year, month, day, hour, minute, second, fraction, zone = found.groups()
-    try:
-        moment = datetime(
-            int(year), int(month), int(day), int(hour), int(minute), min(int(second or 0), 59), tzinfo=UTC
-        )
-    except ValueError:
-        return None
-    offset = 0
-    if zone and zone != "Z":
-        offset = (int(zone[1:3]) * 60 + int(zone[-2:])) * 60_000 * (-1 if zone[0] == "-" else 1)
-    return int(moment.timestamp()) * 1000 + int((fraction or "0").ljust(3, "0")[:3]) - offset
-
-
-def write_time(ms: int) -> str:
-    """Returns a time as these agents write it: UTC, milliseconds, Z; clamped to the years 1 to 9999."""
-    seconds, rest = divmod(min(max(ms, _FIRST_MS), _LAST_MS), 1000)
-    days, left = divmod(seconds, 86_400)
-    date = datetime.fromordinal(719_163 + days)
-    clock = f"{left // 3600:02d}:{left // 60 % 60:02d}:{left % 60:02d}.{rest:03d}Z"
-    return f"{date.year:04d}-{date.month:02d}-{date.day:02d}T{clock}"

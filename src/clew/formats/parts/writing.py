@@ -20,13 +20,12 @@ from clew.formats.parts.spelling import (
     Pieces,
     around,
     can_hold,
-    escape_separators,
     image_pieces,
     once,
-    spell,
     string_pieces,
 )
 from clew.formats.parts.values import RecordMark, head_of
+from clew.formats.spelling import escape_separators, is_like_ours, spell
 
 
 class Dialect(msgspec.Struct, frozen=True):
@@ -162,7 +161,7 @@ class Writer:
         images = [part for part in result.parts if isinstance(part, Image)]
         standins = sum(1 for image in images if not self._holds(image))
         source: Lazy = texts[0].source if len(texts) == 1 else "".join(text.text for text in texts)
-        guard = head_of(source).lstrip("\\").startswith("[clew: ")
+        guard = is_like_ours(source)
         mark = RecordMark(standin=standins, calls={call_id: Mark(said=True)} if guard else {})
         failed = result.is_error is True
         return Content(
@@ -218,7 +217,7 @@ def _note(image: Image, number: int) -> str:
 
 
 def _text_pieces(part: Text, *, guard: bool) -> Pieces:
-    if guard and head_of(part.source).lstrip("\\").startswith("[clew: "):
+    if guard and is_like_ours(part.source):
         return once(spell(guard_text(part.text)))
     return string_pieces(part.source)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -10,9 +10,10 @@ from clew.conversation.model import Kind, Message, Part, Text
 from clew.conversation.normal import Normal, NormalBuilder
 from clew.conversation.source import Stream
 from clew.formats.parts.reading import Speech
-from clew.formats.parts.values import as_text, is_object, read_call, read_mark, read_parts, read_time
+from clew.formats.parts.values import as_text, is_object, read_call, read_mark, read_parts
 from clew.formats.qwen import records as rec
 from clew.formats.qwen.tree import ASSISTANT, COMMAND, COMPRESSION, OTHER, USER, Node
+from clew.formats.times import read_time
 
 _RELEASE_EVERY = 16 << 20
 
@@ -143,9 +144,9 @@ def _without_empty(said: list[Part]) -> tuple[Part, ...]:
     return tuple(part for part in said if not (isinstance(part, Text) and part.is_empty))
 
 
-def normal_of(entries: Iterable[Entry]) -> Normal:
-    """Returns the normal form of what these records say."""
-    builder = NormalBuilder()
+def normal_of(entries: Iterable[Entry], renamed: Mapping[str, str]) -> Normal:
+    """Returns the normal form of what these records say; `renamed` has the original ids of calls."""
+    builder = NormalBuilder(renamed)
     for entry in entries:
         for message in entry.messages:
             builder.add(message, entry.record)

@@ -6,6 +6,7 @@ reported. What a compaction left out is in the history only.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 import msgspec
@@ -14,10 +15,10 @@ from clew.conversation.loss import Damage, Loss
 from clew.conversation.model import Message
 from clew.conversation.normal import Normal
 from clew.conversation.source import Boundary, Branch, Ending, Records, Reference, Session, Source, Stream
-from clew.formats.parts.endings import find_ending
-from clew.formats.qwen.content import Spoken, normal_of
+from clew.formats.qwen.content import Entry, Spoken, normal_of
 from clew.formats.qwen.scan import Scan, scan_stream
 from clew.formats.qwen.tree import COMMAND, COMPRESSION, Node, choose_leaf, find_twigs, link_nodes, walk_up
+from clew.formats.settled import find_ending
 
 AGENT = "qwen"
 HELPERS = "subagents"
@@ -105,13 +106,16 @@ class _Reading:
             return self.broken == [0] and first.wanted == self.old.before and not self._strays()
         return not self.broken and not self._strays()
 
+    def _normal(self, entries: Sequence[Entry]) -> Normal:
+        return normal_of(entries, self.spoken.speech.renamed)
+
     def _strays(self) -> bool:
-        return bool(normal_of(self.spoken.now).strays)
+        return bool(self._normal(self.spoken.now).strays)
 
     def session(self) -> Session:
         """Returns the session."""
-        normal = normal_of(self.spoken.now)
-        history = normal_of(self.spoken.full).messages if self.spoken.cuts else normal.messages
+        normal = self._normal(self.spoken.now)
+        history = self._normal(self.spoken.full).messages if self.spoken.cuts else normal.messages
         self._report(normal)
         times = [m.time_ms for m in history if m.time_ms is not None]
         created = self.old.created_ms if self.old.created_ms is not None else (times[0] if times else None)
@@ -157,7 +161,7 @@ class _Reading:
         )
 
     def _place(self, at: int) -> int:
-        return len(normal_of(self.spoken.full[:at]).messages)
+        return len(self._normal(self.spoken.full[:at]).messages)
 
     def _ending(self, normal: Normal, state: State) -> Ending | None:
         """Returns where the last group begins, where all of the path before it lies before it in the file."""
@@ -182,7 +186,7 @@ class _Reading:
         for twig in find_twigs(nodes, self.path, self.number):
             spoken = Spoken()
             spoken.take(nodes[n] for n in twig.nodes)
-            messages = normal_of(spoken.full).messages
+            messages = normal_of(spoken.full, spoken.speech.renamed).messages
             if messages:
                 found.append(Branch(len(found) + 1, self._branch_place(twig.at, history), messages))
         return tuple(found)
@@ -192,7 +196,7 @@ class _Reading:
         if at < 0:
             return 0
         records = {self.scan.nodes[n].record for n in self.path[: self.path.index(at) + 1]}
-        place = len(normal_of(entry for entry in self.spoken.full if entry.record in records).messages)
+        place = len(self._normal([entry for entry in self.spoken.full if entry.record in records]).messages)
         return min(place, len(history))
 
     def _references(self, state: State) -> tuple[Reference, ...]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from clew.conversation.source import Buffer, Session, SideFile, Stream
-from clew.formats.parts.spelling import change_member, spell
+from clew.formats.parts.spelling import change_member
 from clew.formats.protocol import WriteOptions, Written, WrittenFile
 from clew.formats.qwen.reader import HELPERS, read_tail
 from clew.formats.qwen.writer import PROJECTS, folder_name, stream_path
+from clew.formats.spelling import spell
 
 _MEMBER = b'"sessionId"'
 

@@ -13,11 +13,13 @@ import msgspec
 
 from clew.conversation.model import Message, Part, Text
 from clew.formats.marks import Mark
-from clew.formats.parts.spelling import Pieces, around, encode_value, spell
-from clew.formats.parts.values import RecordMark, head_of, write_time
+from clew.formats.parts.spelling import Pieces, around, encode_value
+from clew.formats.parts.values import RecordMark, head_of
 from clew.formats.parts.writing import Content, Dialect, Writer, count_losses, invented_content
 from clew.formats.protocol import WriteOptions, Written, WrittenFile
 from clew.formats.qwen.records import REMINDER, VERSION, sort_text
+from clew.formats.spelling import spell
+from clew.formats.times import write_time
 from clew.ids import is_safe_name
 
 PROJECTS = "projects"
