@@ -7,7 +7,7 @@ from clew.formats.qwen.rebase import rebase
 from clew.formats.qwen.records import VERSION
 from clew.formats.qwen.resume import RESUME
 from clew.formats.qwen.splice import splice
-from clew.formats.qwen.writer import write
+from clew.formats.qwen.writer import spell_id, write
 
 FORMAT = Format(
     name=AGENT,
@@ -19,6 +19,7 @@ FORMAT = Format(
     write=write,
     splice=splice,
     rebase=rebase,
+    make_id=spell_id,
 )
 
 __all__ = ["FORMAT"]

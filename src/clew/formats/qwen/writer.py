@@ -49,6 +49,11 @@ def stream_path(cwd: str, session_id: str) -> str:
     return f"{PROJECTS}/{folder_name(cwd)}/{CHATS}/{session_id}.jsonl"
 
 
+def spell_id(derived: str) -> str:
+    """Returns a derived id as the agent takes it: it knows no versions of UUIDs above 5."""
+    return f"{derived[:14]}5{derived[15:]}"
+
+
 class Envelope(msgspec.Struct, frozen=True):
     """What all records of one writing have in common, and what the chain goes on from."""
 
