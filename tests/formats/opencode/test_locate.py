@@ -127,6 +127,14 @@ def test_the_model_is_that_of_the_configuration_or_the_last_used(tmp_path: Path)
         assert FORMAT.locate.settings(home).provider == "used"
 
 
+def test_else_it_is_the_model_of_the_newest_session(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    assert FORMAT.surroundings is not None
+    assert "model" not in FORMAT.surroundings(home, "/x")
+    place(home, written_rows(TALK, model="lab/one"))
+    assert FORMAT.surroundings(home, "/x")["model"] == "lab/one"
+
+
 # --- projects ------------------------------------------------------------------------------------------------------
 
 
@@ -154,10 +162,8 @@ def test_a_folder_without_git_is_global(tmp_path: Path) -> None:
 def test_a_repository_is_known_by_the_address_of_its_origin(tmp_path: Path, remote: str) -> None:
     folder = repository(tmp_path / "loom", remote) / "deep" / "inside"
     found = find_project(tmp_path / "x.db", str(folder))
-    assert found["project"] == "51ae8c2aa54ef8bcb2a5c0df0d0c02ed8e3ff2a2" or len(found["project"]) == 40
+    assert found["project"] == "191ffb1fff921c15eff5dee30291f682201dffea"
     assert (found["worktree"], found["vcs"]) == (str(tmp_path / "loom"), "git")
-    other = find_project(tmp_path / "x.db", str(repository(tmp_path / "b", "git@example.com:loom/thread.git")))
-    assert other["project"] == found["project"]
 
 
 def test_a_repository_without_origin_is_known_by_what_the_agent_noted(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ class OpenCodeLocate:
         base = self.base(home)
         facts = find_project(path, cwd)
         facts["database"] = path.relative_to(base).as_posix() if path.is_relative_to(base) else str(path)
-        model = self._model(home)
+        model = self._model(home) or _last_model(path)
         return facts | ({"model": model} if model else {})
 
     def _model(self, home: Home) -> str:
@@ -125,6 +125,26 @@ class OpenCodeLocate:
 
 
 # --- databases ---------------------------------------------------------------------------------------------------
+
+
+def _last_model(path: Path) -> str:
+    """Returns the model of the newest session in a database."""
+    if not path.is_file():
+        return ""
+
+    def read(tables: Tables) -> object:
+        if "model" not in tables.columns("session"):
+            return None
+        found = tables.query("SELECT model FROM session WHERE model IS NOT NULL ORDER BY time_updated DESC LIMIT 1")
+        return found[0][0] if found else None
+
+    try:
+        text = read_database(path, read)
+        model: object = json.loads(text) if isinstance(text, str) else None
+    except (ClewError, ValueError, RecursionError):
+        return ""
+    provider, name = _member(model, "providerID"), _member(model, "id")
+    return f"{provider}/{name}" if isinstance(provider, str) and isinstance(name, str) else ""
 
 
 def _is_database(path: Path) -> bool:
