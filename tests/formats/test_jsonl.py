@@ -175,6 +175,39 @@ def test_a_whole_record_behind_a_torn_one_is_recovered() -> None:
     assert [(d.record, d.sort, d.detail, d.lost) for d in damage] == [(0, "fragment", "id u-1", True)]
 
 
+@pytest.mark.parametrize("end", [b"", b"\n", b"\n" + line("y") + b"\n"])
+@pytest.mark.parametrize(
+    "torn",
+    [
+        b'{"type":"x","payload":{"type":"inner"}',
+        b'{"type":"x","payload":[{"type":"inner"}',
+        b'{"type":"x","payload":[{"type":"one"}, {"type":"inner"}',
+        b'{"type":"x","note":"{\\"a\\":","payload": {"type":"inner"}',
+    ],
+)
+def test_a_value_inside_a_torn_record_is_no_record(torn: bytes, end: bytes) -> None:
+    cut, values, damage = frame(torn + end)
+    assert values[0] is None
+    assert cut[0] == torn + end[:1]
+    assert damage[0].sort == ("torn tail" if not end else "not json")
+    assert len(damage) == 1
+
+
+@pytest.mark.parametrize(
+    "torn", [b'{"type":"x","payload":"as in: ', b'{"type":"x","payload":"a \\", [', b'{"type":"x"']
+)
+def test_a_record_torn_in_a_text_hides_no_whole_one(torn: bytes) -> None:
+    cut, values, _ = frame(torn + line("y") + b"\n")
+    assert cut == [torn, line("y") + b"\n"]
+    assert [v and v.type for v in values] == [None, "y"]
+
+
+def test_two_whole_records_behind_a_torn_one_are_no_values_of_it() -> None:
+    cut, values, _ = frame(b'{"type":"x","payload":[' + line("y") + line("z") + b"\n")
+    assert [v and v.type for v in values] == [None, "y", "z"]
+    assert len(cut) == 3
+
+
 def test_whole_records_in_front_of_a_torn_one_are_recovered() -> None:
     one, two, torn = line("a"), line("b") + b" ", b'{"uuid":"u-2","type":"c'
     cut, values, damage = frame(one + two + torn)
@@ -298,3 +331,18 @@ def test_what_the_fast_decoder_refuses_goes_to_the_slow_one() -> None:
     data = b'{"type":"a"}\n{"type":5}\n'
     lines = JsonLines(Records(), Stream("s.jsonl", data), msgspec.json.Decoder(Row), [], slow=Slow())
     assert [row and row.type for _, row in lines] == ["a", "slow"]
+
+
+def test_numbers_keep_their_spelling_where_only_the_lenient_parser_helps() -> None:
+    class Row(msgspec.Struct):
+        n: msgspec.Raw
+        text: str = ""
+
+    digits = "7" * 5000
+    for spelling in (digits, "1e400", "0.1000", "-0", "9007199254740993", "1E+2"):
+        line = f'{{"n":{{"deep":[{spelling}]}},"text":"lone \\ud83d"}}\n'.encode()
+        records = Records()
+        (value,) = [v for _, v in JsonLines(records, Stream("x", line), msgspec.json.Decoder(Row), [])]
+        assert value is not None
+        assert bytes(value.n) == f'{{"deep":[{spelling}]}}'.encode()
+        assert value.text == "lone \ufffd"

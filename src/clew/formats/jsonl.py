@@ -166,7 +166,9 @@ class JsonLines(Generic[T]):
         except UnicodeDecodeError:
             text, sort = data.decode("utf-8", "replace"), "bad utf-8"
         try:
-            value = json.loads(text, strict=False, parse_constant=_refuse_constant)
+            value = json.loads(
+                text, strict=False, parse_constant=_refuse_constant, parse_int=_hold_number, parse_float=_hold_number
+            )
         except RecursionError:
             return None, "too deep"
         except ValueError:
@@ -180,6 +182,7 @@ class JsonLines(Generic[T]):
         """Makes a record of a leniently parsed object; a lone surrogate, which no decoder takes, is U+FFFD."""
         try:
             text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+            text = _HELD_NUMBER.sub(r"\1", text)
             mended = mend_surrogates(text)
             self._replaced = mended is not text
             return self.slow.decode(mended.encode())
@@ -251,7 +254,7 @@ class JsonLines(Generic[T]):
             if tries >= _MAX_TRIES or budget < 0:
                 return
             pieces = self._row(line, text, match.start(), dead)
-            if pieces and (match.start() > lead or len(pieces) > 1):
+            if len(pieces) > 1 or (pieces and match.start() > lead and not _is_inside(text, lead, match.start())):
                 yield pieces
                 return
 
@@ -290,8 +293,34 @@ def _is_utf8(data: memoryview) -> bool:
     return True
 
 
+_HELD_NUMBER = re.compile('"\ufdd0([-+0-9.eE]+)\ufdd1"')
+
+
+def _hold_number(spelling: str) -> str:
+    """Holds a number by its spelling: no double and no limit of digits may change it on the way."""
+    return f"\ufdd0{spelling}\ufdd1"
+
+
 def _refuse_constant(name: str) -> object:
     raise ValueError(name)  # NaN and its kind are no JSON, whatever the standard library takes
+
+
+_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+
+
+def _is_inside(text: str, begin: int, at: int) -> bool:
+    """Tells whether the object at `at` is a value of the one that begins before it, and so no record of its own.
+
+    It is where a value is due: behind a colon, a bracket or a comma that stands in no string. A record torn just
+    there, with a whole one behind it, is taken for the same; far more often the end of the inner object is the tear.
+    """
+    before = text[begin:at].rstrip()
+    if not before or before[-1] not in ":[,":
+        return False
+    for match in _STRING.finditer(text, begin):
+        if match.end() > at:
+            return match.start() > at
+    return True
 
 
 _BETWEEN = " \t\r\x00"

@@ -14,6 +14,7 @@ from clew.formats.protocol import Format, Found, Home
 from clew.formats.registry import all_formats, get_format
 from clew.formats.rows import database_of, is_rows, session_of
 from clew.ids import ChainKey
+from clew.platform.mapped import open_source
 from clew.verbs.context import Context
 
 
@@ -113,15 +114,8 @@ def _split_rows(path: Path) -> tuple[Path, str]:
 
 def _claimant(path: Path, agent: str | None) -> Format:
     """Returns the format that claims a file by its first bytes; raises UnreadableSource when none does."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(1 << 16)
-    except OSError as error:
-        raise UnreadableSource(
-            f"{path} cannot be read: {error.strerror}",
-            hint="Name a session's file, or its id.",
-            path=str(path),
-        ) from error
+    with open_source(path) as there:
+        head = bytes(memoryview(there.data)[: 1 << 16])
     if agent:
         return get_format(agent)
     for form in all_formats():
