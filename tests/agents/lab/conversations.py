@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+from agents.lab import opencode_cases
 from agents.lab.packed import compress
 from agents.lab.process import wait_for
 from agents.lab.recorder import Recorder, Recording
@@ -277,7 +278,11 @@ def image(lab: Recorder) -> Recording:
     kit = lab.kit
     path = lab.cwd / "dot.png"
     path.write_bytes(png(30, 60, 220))
-    prompt = kit.image("Which colour is the thread?", "image/png", base64.b64encode(png(200, 30, 40)).decode())
+    if lab.agent == "opencode":
+        (lab.cwd / "typed.png").write_bytes(png(200, 30, 40))
+        prompt: Any = ["Which colour is the thread?", str(lab.cwd / "typed.png")]
+    else:
+        prompt = kit.image("Which colour is the thread?", "image/png", base64.b64encode(png(200, 30, 40)).decode())
     script = [say("Red."), calls(kit.look(str(path), "LookDot01")), say("Blue.")]
     session = lab.hold([prompt, "And which is dot.png?"], script)
     return Recording(session, str(lab.cwd), lab.said(), notes="One image typed by the user, one that a tool returned.")
@@ -407,6 +412,18 @@ CASES: dict[str, dict[str, Conversation]] = {
         "codemode": codemode,
         "zstd": zstd_rollout,
         "surrogate": surrogate,
+    },
+    "opencode": {
+        "simple": simple,
+        "tools": tools,
+        "unicode": unicode,
+        "resumed": resumed,
+        "forked": forked,
+        "image": image,
+        "compacted": opencode_cases.compacted,
+        "reverted": opencode_cases.reverted,
+        "subagent": opencode_cases.subagent,
+        "interrupted-tool": opencode_cases.interrupted_tool,
     },
 }
 """The cases by agent and name."""

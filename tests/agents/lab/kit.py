@@ -4,7 +4,7 @@ from typing import Any
 
 from agents.lab.script import Call
 
-__all__ = ["KITS", "ClaudeKit", "CodexKit"]
+__all__ = ["KITS", "ClaudeKit", "CodexKit", "OpenCodeKit"]
 
 
 class ClaudeKit:
@@ -70,5 +70,31 @@ class CodexKit:
         return [{"type": "text", "text": text}, {"type": "image", "url": f"data:{media_type};base64,{data}"}]
 
 
-KITS: dict[str, Any] = {"claude": ClaudeKit(), "codex": CodexKit()}
+class OpenCodeKit:
+    """OpenCode's tools."""
+
+    tools = None
+
+    def shell(self, command: str, call_id: str) -> Call:
+        """Runs a command."""
+        return Call("bash", {"command": command, "description": "Run one command"}, f"call_{call_id}")
+
+    def read(self, path: str, call_id: str) -> Call:
+        """Reads a file."""
+        return Call("read", {"filePath": path}, f"call_{call_id}")
+
+    def edit(self, path: str, old: str, new: str, call_id: str) -> Call:
+        """Replaces a line of a file."""
+        return Call("edit", {"filePath": path, "oldString": old, "newString": new}, f"call_{call_id}")
+
+    def write(self, path: str, text: str, call_id: str) -> Call:
+        """Writes a new file."""
+        return Call("write", {"filePath": path, "content": text}, f"call_{call_id}")
+
+    def look(self, path: str, call_id: str) -> Call:
+        """Looks at an image."""
+        return self.read(path, call_id)
+
+
+KITS: dict[str, Any] = {"claude": ClaudeKit(), "codex": CodexKit(), "opencode": OpenCodeKit()}
 """The kits by the agent's short name."""

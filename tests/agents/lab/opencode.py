@@ -6,7 +6,9 @@ prompt would be stored with quotes around it. It has to be started in the sessio
 answers and never ends.
 """
 
+import contextlib
 import json
+import sqlite3
 import subprocess
 import tempfile
 import urllib.request
@@ -20,7 +22,20 @@ from agents.lab.process import SECONDS, TooSlow, base_env, end_tree, wait_for
 from agents.lab.script import Script
 from agents.lab.seen import PROBE, Seen, find_prompt, from_chat_api
 
-__all__ = ["MODEL", "Server", "compact", "export", "fork", "import_file", "list_sessions", "resume", "run", "start"]
+__all__ = [
+    "MODEL",
+    "OpenCodeSession",
+    "Server",
+    "Session",
+    "compact",
+    "export",
+    "fork",
+    "import_file",
+    "list_sessions",
+    "resume",
+    "run",
+    "start",
+]
 
 AGENT = "opencode"
 
@@ -114,7 +129,7 @@ def run(
     configure(home, model.url)
     before = len(model.turns)
     status, out, err = command(home, cwd, ["run", "--format", "json", *more], prompt, seconds)
-    events = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    events = [json.loads(line) for line in out.split("\n") if line.startswith("{")]
     bodies = tuple(request.body for request in model.turns[before:])
     request, messages, injected = find_prompt(bodies, read_body, prompt)
     texts = [event["part"]["text"] for event in events if event.get("type") == "text"]
@@ -180,6 +195,43 @@ def start(
         return seen
 
 
+class OpenCodeSession:
+    """One session, new or resumed: each prompt is a process of its own."""
+
+    def __init__(
+        self, home: Path, cwd: Path, model: FakeModel, *, session_id: str | None = None, fork: bool = False
+    ) -> None:
+        self.model = model
+        self.session_id = session_id
+        self._home, self._cwd, self._fork = home, cwd, fork
+        self._seen = Seen(exit=0, session_id=session_id)
+
+    def say(self, prompt: Prompt | Sequence[str], seconds: float = SECONDS * 3) -> Seen:
+        """Says one thing; files to attach stand behind the text."""
+        text, *files = [prompt] if isinstance(prompt, str) else list(prompt)
+        more = ["--session", self.session_id] if self.session_id else []
+        more += ["--fork"] if self._fork else []
+        more += [part for path in files for part in ("--file", path)]
+        self._fork = False
+        self._seen = run(self._home, self._cwd, text, self.model, more, seconds=seconds)
+        self.session_id = self._seen.session_id or self.session_id
+        return self._seen
+
+    def close(self, seconds: float = SECONDS) -> Seen:
+        """Returns what was seen last; nothing runs any more."""
+        return self._seen
+
+    def __enter__(self) -> "OpenCodeSession":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+
+Session = OpenCodeSession
+"""The same name in every driver."""
+
+
 def list_sessions(home: Path, cwd: Path | None = None, *, seconds: float = SECONDS * 3) -> list[dict[str, Any]]:
     """Returns the sessions that the agent lists in a folder, newest first, as {id, title, cwd}."""
     with FakeModel() as fake:
@@ -206,6 +258,22 @@ def import_file(home: Path, cwd: Path, path: Path, *, seconds: float = SECONDS *
         status, out, err = command(home, cwd, ["import", str(path)], seconds=seconds)
         assert status == 0, err
         return out
+
+
+def pack(home: Path, target: Path) -> None:
+    """Copies the database into a fixture's home: without the agent's log of changes, in the smallest pages."""
+    path = target / ".local" / "share" / "opencode" / "opencode.db"
+    path.parent.mkdir(parents=True)
+    with (
+        contextlib.closing(sqlite3.connect(home / ".local" / "share" / "opencode" / "opencode.db")) as source,
+        contextlib.closing(sqlite3.connect(path, isolation_level=None)) as copy,
+    ):
+        source.backup(copy)
+        copy.execute("PRAGMA journal_mode=DELETE")
+        copy.execute("DELETE FROM event")
+        copy.execute("DELETE FROM event_sequence")
+        copy.execute("PRAGMA page_size=512")
+        copy.execute("VACUUM")
 
 
 class Server:

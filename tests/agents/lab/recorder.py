@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agents.lab import claude, codex, seen
+from agents.lab import claude, codex, opencode, seen
 from agents.lab.judge import to_groups
 from agents.lab.kit import KITS
 from agents.lab.model import FakeModel, Request
@@ -21,9 +21,17 @@ from agents.lab.script import Call, Reasoning, Script, Step, Text
 
 __all__ = ["Recorder", "Recording"]
 
-READERS: dict[str, Any] = {"claude": seen.from_messages_api, "codex": seen.from_responses_api}
+READERS: dict[str, Any] = {
+    "claude": seen.from_messages_api,
+    "codex": seen.from_responses_api,
+    "opencode": opencode.read_body,
+}
 
-FOLDERS = {"claude": (".claude/projects", ".claude/file-history"), "codex": (".codex/sessions",)}
+FOLDERS: dict[str, tuple[str, ...]] = {
+    "claude": (".claude/projects", ".claude/file-history"),
+    "codex": (".codex/sessions",),
+    "opencode": (),
+}
 """What belongs to sessions in an agent's home; everything else is settings and caches."""
 
 
@@ -71,6 +79,8 @@ class Recorder:
                 more = (["--resume", resume] if resume else []) + (["--fork-session"] if fork else [])
                 options.setdefault("tools", self.kit.tools)
                 session: Any = claude.ClaudeSession(self.home, self.cwd, model, more, **options)
+            elif self.agent == "opencode":
+                session = opencode.OpenCodeSession(self.home, self.cwd, model, session_id=resume, fork=fork)
             else:
                 session = codex.CodexSession(self.home, self.cwd, model, session_id=resume, fork=fork, **options)
             with session:
@@ -122,6 +132,8 @@ class Recorder:
         for folder in FOLDERS[self.agent]:
             if (self.home / folder).is_dir():
                 shutil.copytree(self.home / folder, target / folder)
+        if self.agent == "opencode":
+            opencode.pack(self.home, target)
 
 
 def _without_halves(value: Any) -> Any:
