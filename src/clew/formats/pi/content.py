@@ -11,8 +11,8 @@ import msgspec
 
 from clew.conversation.builder import make_user
 from clew.conversation.model import Call, Image, Message, Part, Reasoning
-from clew.conversation.text import JsonString, JsonValue, Lazy
-from clew.formats import unmark
+from clew.conversation.text import JsonString
+from clew.formats import raws, unmark
 from clew.formats.outline import RecordMark
 from clew.formats.pi import records as rec
 from clew.formats.times import read_time
@@ -45,9 +45,9 @@ class Content:
         if entry.type == "message" and entry.message is not None:
             return self._of_message(entry.message, entry, entry.message.content if content is None else content, time)
         if entry.type == "compaction":
-            return _summary(_COMPACTED, rec.read_text(entry.summary), time)
+            return _summary(_COMPACTED, raws.read_text(entry.summary), time)
         if entry.type == "branch_summary":
-            text = rec.read_text(entry.summary)
+            text = raws.read_text(entry.summary)
             return _summary(_BRANCHED, text, time) if text else None
         if entry.type == "custom_message":
             return self._notice(entry.content if content is None else content, time)
@@ -56,7 +56,7 @@ class Content:
     def _of_message(
         self, m: rec.AgentMessage, entry: rec.Entry, content: msgspec.Raw, time: int | None
     ) -> Message | None:
-        mark = unmark.read_mark(entry.clew) if entry.clew is not rec.NONE else None
+        mark = unmark.read_mark(entry.clew) if entry.clew is not raws.NONE else None
         stamp = read_time(m.timestamp)
         time = time if stamp is None else stamp
         match m.role:
@@ -64,7 +64,7 @@ class Content:
                 origin, kind = unmark.origin_in(mark) or ("user", "")
                 return Message("user", self._parts(content, mark), origin, kind, time)
             case "assistant":
-                model = rec.as_word(m.model)
+                model = raws.as_word(m.model)
                 if model != self.model and model:
                     self.model = model
                 else:
@@ -78,7 +78,7 @@ class Content:
                 return self._notice(content, time)
             case "branchSummary" | "compactionSummary":
                 wrap = _BRANCHED if m.role == "branchSummary" else _COMPACTED
-                return _summary(wrap, rec.read_text(m.summary), time)
+                return _summary(wrap, raws.read_text(m.summary), time)
             case _:
                 return None
 
@@ -86,19 +86,19 @@ class Content:
         return Message("user", self._parts(content, None), "agent", "notice", time)
 
     def _parts(self, content: msgspec.Raw, mark: RecordMark | None) -> tuple[Part, ...]:
-        if rec.is_text(content):
+        if raws.is_text(content):
             return (unmark.text_part(JsonString(content), mark),)
         parts: list[Part] = []
-        for block in rec.read_blocks(content):
+        for block in rec.BLOCKS.many(content):
             sort = block.type
             if sort == "text":
-                parts.append(unmark.text_part(rec.as_text(block.text), mark))
+                parts.append(unmark.text_part(raws.as_text(block.text), mark))
             elif sort == "toolCall":
                 parts.append(self._call(block, mark))
             elif sort == "thinking":
-                parts.append(Reasoning(rec.as_text(block.thinking)))
+                parts.append(Reasoning(raws.as_text(block.thinking)))
             elif sort == "image":
-                parts.append(Image(rec.as_word(block.mime_type), rec.as_text(block.data)))
+                parts.append(Image(raws.as_word(block.mime_type), raws.as_text(block.data)))
             else:
                 self.skipped["content blocks of an unknown kind"] = (
                     self.skipped.get("content blocks of an unknown kind", 0) + 1
@@ -106,9 +106,9 @@ class Content:
         return tuple(parts)
 
     def _call(self, block: rec.Block, mark: RecordMark | None) -> Call:
-        written, name = rec.as_word(block.id), rec.as_word(block.name)
-        space = rec.as_word(block.namespace)
-        call = unmark.call_part(written, f"{space}.{name}" if space else name, _arguments(block.arguments), mark)
+        written, name = raws.as_word(block.id), raws.as_word(block.name)
+        space = raws.as_word(block.namespace)
+        call = unmark.call_part(written, f"{space}.{name}" if space else name, raws.as_arguments(block.arguments), mark)
         if call.id != written:
             self.renamed[written] = call.id
         return call
@@ -120,21 +120,14 @@ class Content:
         failed = m.is_error is True
         if unmark.is_made_up(parts, mark, failed=failed):
             return None
-        written = rec.as_word(m.tool_call_id)
+        written = raws.as_word(m.tool_call_id)
         call_id = self.renamed.get(written, written)
         return Message("tool", parts, "agent", "", time, "", "", call_id, failed)
 
 
 def call_ids(content: msgspec.Raw) -> list[tuple[str, str]]:
     """Returns ids and names of the calls in a reply, as they are written."""
-    return [(rec.as_word(b.id), rec.as_word(b.name)) for b in rec.read_blocks(content) if b.type == "toolCall"]
-
-
-def _arguments(raw: msgspec.Raw) -> Lazy:
-    first = rec.first_byte(raw)
-    if first == 0x22:
-        return JsonString(raw)
-    return JsonValue(raw) if first else ""
+    return [(raws.as_word(b.id), raws.as_word(b.name)) for b in rec.BLOCKS.many(content) if b.type == "toolCall"]
 
 
 def _summary(wrap: tuple[str, str], text: str, time: int | None) -> Message:
@@ -143,8 +136,8 @@ def _summary(wrap: tuple[str, str], text: str, time: int | None) -> Message:
 
 def _command(m: rec.AgentMessage, time: int | None) -> Message:
     """A command that the user ran by hand, as pi tells the model of it."""
-    output = rec.read_text(m.output)
-    text = f"Ran `{rec.read_text(m.command)}`\n" + (f"```\n{output}\n```" if output else "(no output)")
+    output = raws.read_text(m.output)
+    text = f"Ran `{raws.read_text(m.command)}`\n" + (f"```\n{output}\n```" if output else "(no output)")
     code = m.exit_code
     if m.cancelled is True:
         text += "\n\n(command cancelled)"

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from clew.conversation.source import Source, Stream
+from clew.formats import raws
 from clew.formats.pi import records as rec
 from clew.formats.pi.folder import ENDING, SESSIONS, has_id, id_in_name
 from clew.formats.protocol import Found, Home, Settings
@@ -48,7 +49,7 @@ class PiLocate:
 
     def flat_folder(self, home: Home) -> Path | None:
         """Returns the folder that variable or settings name for all sessions, or None."""
-        named = home.env.get("PI_CODING_AGENT_SESSION_DIR") or rec.as_word(self._read_settings(home).session_dir)
+        named = home.env.get("PI_CODING_AGENT_SESSION_DIR") or raws.as_word(self._read_settings(home).session_dir)
         path = _expanded(named, home) if named else None
         return path if path is not None and path.is_absolute() else None
 
@@ -87,7 +88,7 @@ class PiLocate:
     def settings(self, home: Home) -> Settings:
         """Returns the model and the provider that the agent's own settings name."""
         found = self._read_settings(home)
-        return Settings(rec.as_word(found.default_provider), rec.as_word(found.default_model))
+        return Settings(raws.as_word(found.default_provider), raws.as_word(found.default_model))
 
     def _read_settings(self, home: Home) -> _SettingsFile:
         try:
@@ -144,7 +145,7 @@ def _id_in_head(path: Path) -> str:
             entry = rec.ENTRIES.decode(file.readline(_HEAD_BYTES))
     except (OSError, msgspec.DecodeError, RecursionError):
         return ""
-    return rec.as_word(entry.id) if entry.type == "session" else ""
+    return raws.as_word(entry.id) if entry.type == "session" else ""
 
 
 def _entries(folder: Path, *, strict: bool = False) -> list[os.DirEntry[str]]:

@@ -29,7 +29,7 @@ from clew.conversation.source import (
     Stream,
     digest_bytes,
 )
-from clew.formats import unmark
+from clew.formats import raws, unmark
 from clew.formats.jsonl import JsonLines
 from clew.formats.pi import records as rec
 from clew.formats.pi.content import BROKEN_OFF, Content
@@ -113,7 +113,7 @@ class _Reading:
                     self.header = entry
                 continue
             if entry.type == "session_info":
-                self.title = rec.as_word(entry.name).strip()
+                self.title = raws.as_word(entry.name).strip()
             entries.append(entry)
             numbers.append(number)
             at.append(lines.line)
@@ -250,7 +250,7 @@ def _session(
 ) -> Session:
     source, header = reading.source, reading.header
     known = state or State()
-    own = rec.as_word(header.id) if header is not None else known.own
+    own = raws.as_word(header.id) if header is not None else known.own
     times = [m.time_ms for m in history.messages if m.time_ms is not None]
     created = known.created_ms if known.created_ms is not None else (times[0] if times else None)
     model, provider = _last_model(reading)
@@ -264,7 +264,7 @@ def _session(
         boundaries=_boundaries(reading, history),
         branches=branches,
         side=source.side,
-        cwd=rec.as_word(header.cwd) if header is not None else known.cwd or source.hint_cwd,
+        cwd=raws.as_word(header.cwd) if header is not None else known.cwd or source.hint_cwd,
         title=reading.title if reading.title is not None else known.title,
         model=model or known.model,
         provider=provider or known.provider,
@@ -284,23 +284,23 @@ def _last_model(reading: _Reading) -> tuple[str, str]:
     for at in reversed(reading.tree.path):
         entry = reading.entries[at]
         if entry.message is not None and entry.message.role == "assistant" and isinstance(entry.message.model, str):
-            return entry.message.model, rec.as_word(entry.message.provider)
+            return entry.message.model, raws.as_word(entry.message.provider)
         if entry.type == "model_change" and chosen == ("", ""):
-            chosen = (rec.as_word(entry.model_id), rec.as_word(entry.provider))
+            chosen = (raws.as_word(entry.model_id), raws.as_word(entry.provider))
     return chosen
 
 
 def _foreign(reading: _Reading) -> str:
     for at in reading.tree.path:
         raw = reading.entries[at].clew
-        mark = unmark.read_mark(raw) if raw is not rec.NONE else None
+        mark = unmark.read_mark(raw) if raw is not raws.NONE else None
         if mark is not None and mark.from_:
             return mark.from_
     return ""
 
 
 def _references(header: rec.Entry | None) -> tuple[Reference, ...]:
-    parent = rec.as_word(header.parent_session) if header is not None else ""
+    parent = raws.as_word(header.parent_session) if header is not None else ""
     return (Reference("forked", id_in_name(ntpath.basename(parent))),) if parent else ()
 
 
@@ -361,7 +361,7 @@ def _ending(reading: _Reading, session: Session, since: Ending | None) -> Ending
         return None
     if any(at >= first for at in tree.path[:place]):
         return None
-    before = rec.as_word(reading.entries[tree.path[place - 1]].id) if place else ""
+    before = raws.as_word(reading.entries[tree.path[place - 1]].id) if place else ""
     old = _STATE(since.state) if since is not None else None
     if not before and old is not None:
         before = old.before

@@ -10,15 +10,13 @@ from typing import Any
 
 import msgspec
 
-from clew.conversation.text import JsonString, Lazy
+from clew.formats.raws import NONE, OddRecords, Shape
 
 VERSION = "1.6.0"
 """The version of the program that read back what is written here."""
 
 LAYOUT = 3
 """The version of the file layout that is written; 1 was a plain list, 2 had another name for one role."""
-
-NONE = msgspec.Raw(b"")
 
 
 class AgentMessage(msgspec.Struct, gc=False, rename="camel"):
@@ -86,105 +84,17 @@ class Replacement(msgspec.Struct, gc=False):
 
 
 ENTRIES = msgspec.json.Decoder(Entry)
-_ERRORS = (msgspec.DecodeError, RecursionError)
-_ANYTHING = msgspec.json.Decoder().decode
-_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_BLOCKS = msgspec.json.Decoder(list[Block]).decode
-_BLOCK = msgspec.json.Decoder(Block).decode
-_RAWS = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_REPLACEMENT = msgspec.json.Decoder(Replacement).decode
-_TEXT = msgspec.json.Decoder(str).decode
+BLOCKS = Shape(Block, list[Block])
+_REPLACEMENT = Shape(Replacement, list[Replacement])
 
-
-class OddEntries:
-    """Decodes what the decoder of entries refuses: one whose message is no object, or with a number no double holds."""
-
-    def decode(self, data: bytes, /) -> Entry:
-        """Returns the entry; raises msgspec.DecodeError for what is no JSON object."""
-        try:
-            return ENTRIES.decode(data)
-        except msgspec.DecodeError:
-            members = _MEMBERS(data)
-        for name, value in list(members.items()):
-            try:
-                if name == "message":
-                    members[name] = _sound_members(value)
-                elif name not in ("content", "summary", "clew", "replacement"):
-                    _ANYTHING(value)
-            except _ERRORS:
-                del members[name]
-        return ENTRIES.decode(msgspec.json.encode(members))
-
-
-def _sound_members(value: msgspec.Raw) -> msgspec.Raw:
-    members = _MEMBERS(value)
-    for name, inner in list(members.items()):
-        if name not in ("content", "command", "output", "summary"):
-            try:
-                _ANYTHING(inner)
-            except _ERRORS:
-                del members[name]
-    return msgspec.Raw(msgspec.json.encode(members))
-
-
-ODD_ENTRIES = OddEntries()
-
-
-def first_byte(raw: msgspec.Raw) -> int:
-    """Returns the first byte of a JSON value, or 0 when there is none."""
-    return memoryview(raw)[0] if raw is not NONE else 0
-
-
-def is_text(raw: msgspec.Raw) -> bool:
-    """Tells whether a value is a JSON string."""
-    return raw is not NONE and memoryview(raw)[0] == 0x22
-
-
-def as_text(raw: msgspec.Raw) -> Lazy:
-    """Returns a JSON string as a text, undecoded; nothing for any other value."""
-    return JsonString(raw) if is_text(raw) else ""
-
-
-def as_word(value: object) -> str:
-    """Returns a short text as it is; nothing for any other value."""
-    return value if isinstance(value, str) else ""
-
-
-def read_text(raw: msgspec.Raw) -> str:
-    """Returns a short text, or nothing where the value is none."""
-    if not is_text(raw):
-        return ""
-    try:
-        return _TEXT(raw)
-    except (*_ERRORS, UnicodeDecodeError):
-        return ""
-
-
-def read_blocks(raw: msgspec.Raw) -> list[Block]:
-    """Returns the content blocks of a list; what is no block is left out, what is no list has none."""
-    if raw is NONE or memoryview(raw)[0] != 0x5B:
-        return []
-    try:
-        return _BLOCKS(raw)
-    except _ERRORS:
-        pass
-    blocks: list[Block] = []
-    try:
-        for item in _RAWS(raw):
-            try:
-                blocks.append(_BLOCK(item))
-            except _ERRORS:
-                continue
-    except _ERRORS:
-        pass
-    return blocks
+ODD_ENTRIES = OddRecords(
+    Entry,
+    frozenset({"content", "summary", "clew", "replacement"}),
+    {"message": frozenset({"content", "command", "output", "summary"})},
+)
 
 
 def read_replacement(raw: msgspec.Raw) -> msgspec.Raw | None:
     """Returns the content that an edit puts in place; None where it leaves the message out."""
-    if first_byte(raw) != 0x7B:
-        return None
-    try:
-        return _REPLACEMENT(raw).content
-    except _ERRORS:
-        return None
+    found = _REPLACEMENT.one(raw)
+    return found.content if found is not None else None

@@ -13,6 +13,7 @@ import msgspec
 
 from clew.conversation.model import Message
 from clew.conversation.source import Buffer, Records, Session, Stream
+from clew.formats import raws
 from clew.formats.jsonl import JsonLines
 from clew.formats.outline import WrittenCall, call_names, count_losses
 from clew.formats.pi import records as rec
@@ -70,7 +71,7 @@ def read_tail(stream: Stream) -> Tail:
     for entry in entries:
         if entry.message is not None and entry.message.role == "assistant":
             ids.update(call_id for call_id, _ in call_ids(entry.message.content))
-    leaf = rec.as_word(entries[-1].id) if entries else ""
+    leaf = raws.as_word(entries[-1].id) if entries else ""
     names = frozenset(entry.id for entry in entries if isinstance(entry.id, str))
     path = grow_tree(entries, layout).path
     return Tail(leaf, names, frozenset(ids), tuple(_open_calls([entries[at] for at in path])))
