@@ -48,7 +48,7 @@ class FunctionResponse(msgspec.Struct, gc=False):
 class RecordMark(Mark, frozen=True, omit_defaults=True):
     """The reserved member of a record that may hold several calls: `calls` has one mark a call id, as written."""
 
-    calls: dict[str, Mark] = msgspec.field(default_factory=dict[str, Mark])
+    calls: dict[str, Mark] = {}  # noqa: RUF012 - a struct copies its defaults
 
 
 class _Data(msgspec.Struct, gc=False, rename="camel"):

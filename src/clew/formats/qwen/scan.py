@@ -17,6 +17,9 @@ _KINDS = {"user": USER, "assistant": ASSISTANT, "tool_result": RESULT, "system":
 _AUTH = re.compile(rb'"auth_type":"([A-Za-z0-9_-]{1,40})"')
 
 
+_AROUND = b"\xef\xbb\xbf \t\r\n"
+
+
 class Scan(msgspec.Struct):
     """What one pass over a file gave: nodes in file order, and what the records say of the session."""
 
@@ -39,6 +42,7 @@ def scan_stream(records: Records, stream: Stream, damage: list[Damage], *, growi
     """Cuts a stream from byte `start` on into records and returns its nodes."""
     scan = Scan()
     numbers: dict[str, int] = {}
+    again: list[tuple[int, int, int, msgspec.Raw]] = []
     lines = JsonLines(records, stream, RECORDS, damage, growing=growing, start=start, slow=ODD_RECORDS)
     for number, record in lines:
         if record is None:
@@ -56,7 +60,7 @@ def scan_stream(records: Records, stream: Stream, damage: list[Damage], *, growi
             kind = _system_kind(record)
         known = scan.by_uuid.get(uuid)
         if known is not None:
-            _add_fragment(scan, records, record, known, number, lines.line)
+            again.append((known, number, lines.line, record.message))
             continue
         session = as_text(record.session_id)
         at = numbers.setdefault(session, len(numbers)) if session else -1
@@ -70,6 +74,8 @@ def scan_stream(records: Records, stream: Stream, damage: list[Damage], *, growi
         scan.by_uuid[uuid] = len(scan.nodes)
         scan.nodes.append(node)
     scan.sessions = list(numbers)
+    for known, number, line, message in again:  # the end of a record is known when the next one has begun
+        _add_fragment(scan, records, message, known, number, line)
     for node in scan.nodes:  # a parent may stand behind its child
         if node.wanted and node.wanted in scan.by_uuid:
             node.parent, node.wanted = scan.by_uuid[node.wanted], ""
@@ -97,15 +103,14 @@ def _make_node(record: Record, number: int, line: int, kind: int, session: int) 
     )
 
 
-def _add_fragment(scan: Scan, records: Records, record: Record, known: int, number: int, line: int) -> None:
+def _add_fragment(scan: Scan, records: Records, message: msgspec.Raw, known: int, number: int, line: int) -> None:
     """Takes a record whose uuid is known: a further piece of that message, or the same once more."""
     node = scan.nodes[known]
-    same = bytes(records[node.record]).rstrip() == bytes(records[number]).rstrip()
-    if same:
+    if bytes(records[node.record]).strip(_AROUND) == bytes(records[number]).strip(_AROUND):
         scan.repeated.append((number, line))
         return
     scan.fragments = True
-    node.more = (*node.more, record.message)
+    node.more = (*node.more, message)
 
 
 def _note(scan: Scan, record: Record) -> None:
