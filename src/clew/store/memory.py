@@ -34,7 +34,8 @@ from clew.store.protocol import (
     StrandRow,
     ThreadRow,
 )
-from clew.store.rows import make_conflict
+from clew.store.record_protocol import OperationRow
+from clew.store.rows import make_conflict, make_held
 
 _Entry = tuple[ChainKey, Digest, bool]
 
@@ -335,19 +336,19 @@ class MemoryThreads:
 
     def threads(self) -> tuple[ThreadRow, ...]:
         """Returns all threads, by time of creation, then by id."""
-        return tuple(sorted(self.tables["thread"].values(), key=_by_creation))
+        return tuple(sorted(self.tables["thread"].values(), key=by_creation))
 
     def put_thread(self, thread: ThreadId, body: bytes, *, expected: int | None, now: datetime) -> int:
         """Writes a thread; raises Conflict when its revision is not `expected`."""
         there = self.thread(thread)
-        revision = _swapped("thread", thread, there, expected)
+        revision = swapped("thread", thread, there, expected)
         created = there.created_at if there else now
         self.tables["thread"][thread] = ThreadRow(thread, body, revision, created, now)
         return revision
 
     def remove_thread(self, thread: ThreadId, *, expected: int) -> None:
         """Removes a thread with its strands and the edges that touch only them."""
-        _swapped("thread", thread, self.thread(thread), expected)
+        swapped("thread", thread, self.thread(thread), expected)
         strands = {row.id for row in self.strands(thread=thread)}
         for edge in self.edges():
             if edge.to_strand in strands and (edge.from_strand is None or edge.from_strand in strands):
@@ -378,7 +379,7 @@ class MemoryThreads:
             and native_id in (None, row.native_id)
             and (root is None or root in row.roots)
         )
-        return tuple(sorted(found, key=_by_creation))
+        return tuple(sorted(found, key=by_creation))
 
     def put_strand(
         self,
@@ -397,13 +398,16 @@ class MemoryThreads:
         if self.thread(thread) is None:
             raise NotFoundError(f"there is no thread {thread}", thread=thread)
         there = self.strand(strand)
-        revision = _swapped("strand", strand, there, expected)
+        revision = swapped("strand", strand, there, expected)
         if there is not None and there.agent != agent:
             raise make_conflict("strand", strand, expected, there.revision)
+        if there is not None and there.is_held:
+            raise make_held(strand)
         created = there.created_at if there else now
-        self.tables["strand"][strand] = StrandRow(
-            strand, thread, agent, native_id, body, tuple(roots), revision, created, now
-        )
+        row = StrandRow(strand, thread, agent, native_id, body, tuple(roots), revision, created, now)
+        if there is not None:
+            row = msgspec.structs.replace(row, scope=there.scope, fence=there.fence, claim=there.claim)
+        self.tables["strand"][strand] = row
         return revision
 
     def add_edge(self, kind: str, *, from_strand: str | None, to_strand: str, body: bytes, now: datetime) -> int:
@@ -424,14 +428,16 @@ class MemoryThreads:
         return tuple(edge for edge in edges if edge.from_strand in wanted or edge.to_strand in wanted)
 
 
-def _swapped(what: str, name: str, there: ThreadRow | StrandRow | None, expected: int | None) -> int:
+def swapped(what: str, name: str, there: ThreadRow | StrandRow | OperationRow | None, expected: int | None) -> int:
+    """Returns the revision that a swap gives, or raises Conflict with the one that is there."""
     found = there.revision if there is not None else None
     if found != expected:
         raise make_conflict(what, name, expected, found)
     return (expected or 0) + 1
 
 
-def _by_creation(row: ThreadRow | StrandRow) -> tuple[datetime, str]:
+def by_creation(row: ThreadRow | StrandRow) -> tuple[datetime, str]:
+    """Returns by what rows are sorted."""
     return row.created_at, row.id
 
 

@@ -1,6 +1,6 @@
 """Opening clew's stores: three files in one folder, each opened at its first use.
 
-    <data>/records.db   threads, strands, edges
+    <data>/records.db   threads, strands with their leases, edges, ledger, journals
     <data>/residue.db   captures and their segments
     <data>/index.db     derived: the list cache; may be deleted at any time
 
@@ -15,7 +15,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from clew.errors import UsageError
-from clew.store.protocol import ListCache, ResidueStore, Sql, ThreadStore
+from clew.store.protocol import ListCache, ResidueStore, Sql
+from clew.store.record_protocol import RecordStore
 
 if TYPE_CHECKING:
     from clew.store.sqlite import Database
@@ -23,13 +24,15 @@ if TYPE_CHECKING:
 RECORDS = "records.db"
 RESIDUE = "residue.db"
 INDEX = "index.db"
+WITNESS = "records.witness"
 
 
 class Stores:
     """The stores of one data folder. Use as a context manager, or call `close`."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, witness: Path | None = None) -> None:
         self.data = data
+        self._witness = data / WITNESS if witness is None else witness
         self._open: list[Database] = []
 
     @cached_property
@@ -38,11 +41,14 @@ class Stores:
         return self._database(RECORDS, "records")
 
     @cached_property
-    def records(self) -> ThreadStore:
-        """Threads, strands and edges."""
-        from clew.store.threads import SqlThreads
+    def records(self) -> RecordStore:
+        """Threads, session records, ledger and journals."""
+        from clew.store.records import SqlRecords
+        from clew.store.witness import Witness
 
-        return SqlThreads(self.sql)
+        records = SqlRecords(self.sql, Witness(self._witness))
+        records.require()
+        return records
 
     @cached_property
     def residue(self) -> ResidueStore:
@@ -60,8 +66,8 @@ class Stores:
 
     @property
     def has_records(self) -> bool:
-        """Whether there are records to look at; asking makes no file."""
-        return (self.data / RECORDS).exists()
+        """Whether there are records to look at, or should be; asking makes no file."""
+        return (self.data / RECORDS).exists() or self._witness.exists()
 
     @property
     def has_residue(self) -> bool:
@@ -89,9 +95,11 @@ class Stores:
         return database
 
 
-def open_stores(data: Path, *, url: str | None = None, blobs: str | None = None) -> Stores:
+def open_stores(data: Path, *, url: str | None = None, blobs: str | None = None, witness: Path | None = None) -> Stores:
     """Returns the stores of a data folder, which need not exist yet.
 
+    `witness` is the file that remembers how far the records have come, `<data>/records.witness` where it is not
+    given; outside of the folder it also notices when the whole folder went back to a backup.
     `url` and `blobs` name stores on other machines; this clew has none of them: UsageError.
     """
     for option, value in (("--store", url), ("--blobs", blobs)):
@@ -100,4 +108,4 @@ def open_stores(data: Path, *, url: str | None = None, blobs: str | None = None)
                 f"{option} {value}: this clew keeps its stores in a local folder only",
                 hint=f"Leave {option} out; --data names the folder.",
             )
-    return Stores(data)
+    return Stores(data, witness)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -25,6 +25,9 @@ from clew.ids import AgentName, CaptureId, ChainKey, Digest, NativeId, SourceId,
 
 Data = bytes | bytearray | memoryview
 """Bytes that are handed in; the store copies what it keeps and holds on to no buffer of the caller."""
+
+RELEASED = "released"
+"""The one claim under which nobody holds a strand."""
 
 UNKEYED = ChainKey("0" * 64)
 """Stands where records belong to no group that has a key: kept and restored with their session, never found
@@ -313,11 +316,13 @@ class ThreadRow(msgspec.Struct, frozen=True):
 
 
 class StrandRow(msgspec.Struct, frozen=True):
-    """One strand as stored: what clew keeps of one thread in one agent.
+    """One strand as stored: what clew keeps of one thread in one agent. It is the session record.
 
-    `id` is clew's own session id. `native_id` is the agent's id at the head of the chain; `roots` every root
-    of every link of the chain (handles spec, section 2), by which a strand is found and adoption is refused.
-    `body` is the serialized chain and whatever else the caller keeps, carried byte for byte, readable or not.
+    `id` is clew's own session id. `native_id` is the agent's id at the head of the chain, empty without one;
+    `roots` every root of every link of the chain (handles spec, section 2), by which a strand is found and
+    adoption is refused. `body` is the serialized chain and whatever else the caller keeps, carried byte for
+    byte, readable or not. `scope` (the location's), `fence` and `claim` are the lease's; without a claim the
+    strand was never attached.
     """
 
     id: str
@@ -329,6 +334,14 @@ class StrandRow(msgspec.Struct, frozen=True):
     revision: int
     created_at: datetime
     updated_at: datetime
+    scope: str | None = None
+    fence: int = 0
+    claim: str | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the lease is anybody's: claimed, and not released."""
+        return self.claim is not None and self.claim != RELEASED
 
 
 class EdgeRow(msgspec.Struct, frozen=True):
@@ -400,13 +413,14 @@ class ThreadStore(Protocol):
         """Writes a strand and returns its new revision; raises Conflict as put_thread, NotFoundError for no
         thread.
 
-        A strand's agent never changes: Conflict.
+        Scope, fence and claim stay as they are. A strand's agent never changes, and a held strand is only
+        written with its lease: Conflict.
         """
         ...
 
     def remove_thread(self, thread: ThreadId, *, expected: int) -> None:
-        """Removes a thread, its strands and the edges that touch only them (for `forget`); raises
-        Conflict."""
+        """Removes a thread, its strands with their journals and the edges that touch only them (for
+        `forget`); raises Conflict."""
         ...
 
     def add_edge(self, kind: str, *, from_strand: str | None, to_strand: str, body: bytes, now: datetime) -> int:
@@ -426,6 +440,47 @@ class Sql(Protocol):
     For modules of this room that keep tables beside the threads (leases, ledger, journal): what they write
     inside `transaction()` becomes visible together with what the threads' store writes there.
     """
+
+    @property
+    def dialect(self) -> Literal["sqlite", "postgresql"]:
+        """Tells which SQL it speaks, where one text does not do for both."""
+        ...
+
+    @property
+    def is_there(self) -> bool:
+        """Tells whether there is anything yet; asking makes nothing."""
+        ...
+
+    @property
+    def opened(self) -> object:
+        """Returns a value that is another one whenever the database was opened anew."""
+        ...
+
+    @property
+    def in_transaction(self) -> bool:
+        """Tells whether a `transaction()` is open."""
+        ...
+
+    @property
+    def lock(self) -> str:
+        """What a SELECT ends with so that its rows stay as they are until the open transaction ends.
+
+        Empty where writers exclude each other anyway, and outside of a transaction.
+        """
+        ...
+
+    def change(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Runs one writing statement and returns its rows: within the open transaction, or as one by
+        itself."""
+        ...
+
+    def writing(self) -> AbstractContextManager[None]:
+        """Is part of the open transaction, or one by itself.
+
+        Unlike `transaction()` it undoes nothing of its own inside of another: for blocks that fail before
+        their first effect.
+        """
+        ...
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Runs one statement and returns its rows; writing ones only inside `transaction()`."""

@@ -27,7 +27,7 @@ import threading
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, cast
+from typing import Any, Literal, NoReturn, Protocol, cast
 
 import apsw
 
@@ -106,8 +106,48 @@ class Database:
         self._too_new = 0
         self._depth = 0
         self._thread = 0
+        self._file: tuple[int, int] | None = None
 
     # --- statements ---------------------------------------------------------------------------------------
+
+    @property
+    def dialect(self) -> Literal["sqlite"]:
+        """Tells which SQL it speaks."""
+        return "sqlite"
+
+    @property
+    def is_there(self) -> bool:
+        """Tells whether the file exists."""
+        return os.path.lexists(self.path)
+
+    @property
+    def opened(self) -> object:
+        """Returns a value that is another one whenever the file was opened anew."""
+        return self._file
+
+    @property
+    def in_transaction(self) -> bool:
+        """Tells whether a `transaction()` is open."""
+        return self._depth > 0
+
+    @property
+    def lock(self) -> str:
+        """Is empty: writers exclude each other."""
+        return ""
+
+    def change(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Runs one writing statement: within the open transaction, or as one by itself."""
+        with self.writing():
+            return self.execute(statement, parameters)
+
+    @contextmanager
+    def writing(self) -> Generator[None]:
+        """Is part of the open transaction, or one by itself."""
+        if self._depth > 0:
+            yield
+            return
+        with self.transaction():
+            yield
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Runs one statement and returns its rows. Statements that write belong into a `transaction()`."""
@@ -142,6 +182,7 @@ class Database:
             self._run(connection, "BEGIN IMMEDIATE")
             self._depth, self._thread = 1, threading.get_ident()
             try:
+                self._check_file()
                 self._check_version(connection)
                 yield
                 fault(BEFORE_COMMIT)
@@ -200,7 +241,7 @@ class Database:
         for connection in (self._connection, self._empty):
             if connection is not None:
                 connection.close()
-        self._connection = self._empty = None
+        self._connection = self._empty = self._file = None
         self._lock.close()
 
     def discard(self) -> None:
@@ -214,6 +255,8 @@ class Database:
 
     def _reader(self) -> Connection:
         if self._connection is not None:
+            if self._depth == 0:
+                self._check_file()
             return self._connection
         if not os.path.lexists(self.path):
             return self._nothing()
@@ -247,6 +290,8 @@ class Database:
                 connection.close()
             self._fail(error)
         self._connection = connection
+        facts = self.path.stat()
+        self._file = (facts.st_dev, facts.st_ino)
         return connection
 
     def _prepare(self, connection: Connection) -> None:
@@ -325,6 +370,21 @@ class Database:
             connection.execute(statement).fetchall()
         except _FAILURES as error:
             self._fail(error)
+
+    def _check_file(self) -> None:
+        """Notices that the file was deleted or replaced while it was open: what is written then would be lost."""
+        try:
+            facts = self.path.stat()
+            if (facts.st_dev, facts.st_ino) == self._file:
+                return
+            what = "was replaced"
+        except FileNotFoundError:
+            what = "is gone"
+        raise StoreDamaged(
+            f"{self.path} {what} while clew had it open",
+            hint="Stop every clew that is running, put the file in its place, and start again.",
+            path=str(self.path),
+        )
 
     def _check_version(self, connection: Connection) -> None:
         """Notices that a newer clew has changed the file while this one had it open."""

@@ -13,11 +13,13 @@ from typing import Any
 
 from clew.errors import NotFoundError
 from clew.ids import AgentName, NativeId, ThreadId
-from clew.store.protocol import EdgeRow, Sql, StrandRow, ThreadRow
-from clew.store.rows import make_conflict, make_micros, make_text, read_micros, read_text
+from clew.store.protocol import RELEASED, EdgeRow, Sql, StrandRow, ThreadRow
+from clew.store.rows import make_conflict, make_held, make_micros, make_text, read_micros, read_text
 
 _THREAD = "SELECT id, body, revision, created_at, updated_at FROM threads"
-_STRAND = "SELECT id, thread, agent, native_id, body, revision, created_at, updated_at FROM strands"
+_STRAND = (
+    "SELECT id, thread, agent, native_id, body, revision, created_at, updated_at, scope, fence, claim FROM strands"
+)
 _EDGE = "SELECT id, kind, from_strand, to_strand, body, at FROM edges"
 _TOUCHING_THREAD = (
     "WHERE from_strand IN (SELECT id FROM strands WHERE thread = ?) "
@@ -27,7 +29,20 @@ _REMOVE_EDGES = (
     "DELETE FROM edges WHERE to_strand IN (SELECT id FROM strands WHERE thread = ?) "
     "AND (from_strand IS NULL OR from_strand IN (SELECT id FROM strands WHERE thread = ?))"
 )
-_REMOVE_ROOTS = "DELETE FROM strand_roots WHERE strand IN (SELECT id FROM strands WHERE thread = ?)"
+_OF_THREAD = (
+    "DELETE FROM strand_roots WHERE strand IN (SELECT id FROM strands WHERE thread = ?)",
+    "DELETE FROM journal_rows WHERE journal IN "
+    "(SELECT name FROM journals WHERE strand IN (SELECT id FROM strands WHERE thread = ?))",
+    "DELETE FROM journals WHERE strand IN (SELECT id FROM strands WHERE thread = ?)",
+    "DELETE FROM strands WHERE thread = ?",
+)
+_HOLD_ROOT = "INSERT INTO held_roots (root) VALUES (?) ON CONFLICT (root) DO UPDATE SET root = excluded.root"
+_REQUIRE_THREAD = "SELECT 1 FROM threads WHERE id = ?"
+_ROOTS_OF = (
+    "SELECT strand, root FROM strand_roots WHERE strand IN (SELECT id FROM strands WHERE {where}) "
+    "ORDER BY strand, number"
+)
+_ROOTS = "SELECT root FROM strand_roots WHERE strand = ? ORDER BY number"
 _REVISION_OF = {
     "thread": "SELECT revision FROM threads WHERE id = ?",
     "strand": "SELECT revision FROM strands WHERE id = ?",
@@ -48,7 +63,7 @@ class SqlThreads:
 
     def thread(self, thread: ThreadId) -> ThreadRow | None:
         """Returns one thread, or None."""
-        rows = self._sql.execute(f"{_THREAD} WHERE id = ?", (thread,))
+        rows = self._sql.execute(f"{_THREAD} WHERE id = ?{self._sql.lock}", (thread,))
         return _thread(rows[0]) if rows else None
 
     def threads(self) -> tuple[ThreadRow, ...]:
@@ -58,27 +73,26 @@ class SqlThreads:
     def put_thread(self, thread: ThreadId, body: bytes, *, expected: int | None, now: datetime) -> int:
         """Writes a thread; raises Conflict when its revision is not `expected`."""
         at = make_micros(now)
-        with self.transaction():
-            if expected is None:
-                rows = self._sql.execute(
-                    "INSERT INTO threads (id, revision, created_at, updated_at, body) VALUES (?, 1, ?, ?, ?) "
-                    "ON CONFLICT DO NOTHING RETURNING revision",
-                    (thread, at, at, body),
-                )
-            else:
-                rows = self._sql.execute(
-                    "UPDATE threads SET revision = revision + 1, updated_at = ?, body = ? "
-                    "WHERE id = ? AND revision = ? RETURNING revision",
-                    (at, body, thread, expected),
-                )
-            return self._won(rows, "thread", thread, expected)
+        if expected is None:
+            rows = self._sql.change(
+                "INSERT INTO threads (id, revision, created_at, updated_at, body) VALUES (?, 1, ?, ?, ?) "
+                "ON CONFLICT DO NOTHING RETURNING revision",
+                (thread, at, at, body),
+            )
+        else:
+            rows = self._sql.change(
+                "UPDATE threads SET revision = revision + 1, updated_at = ?, body = ? "
+                "WHERE id = ? AND revision = ? RETURNING revision",
+                (at, body, thread, expected),
+            )
+        return self._won(rows, "thread", thread, expected)
 
     def remove_thread(self, thread: ThreadId, *, expected: int) -> None:
-        """Removes a thread with its strands and the edges that touch only them."""
+        """Removes a thread with its strands, their journals and the edges that touch only them."""
         with self.transaction():
             self._sql.execute(_REMOVE_EDGES, (thread, thread))
-            self._sql.execute(_REMOVE_ROOTS, (thread,))
-            self._sql.execute("DELETE FROM strands WHERE thread = ?", (thread,))
+            for statement in _OF_THREAD:
+                self._sql.execute(statement, (thread,))
             rows = self._sql.execute(
                 "DELETE FROM threads WHERE id = ? AND revision = ? RETURNING revision", (thread, expected)
             )
@@ -88,7 +102,7 @@ class SqlThreads:
 
     def strand(self, strand: str) -> StrandRow | None:
         """Returns one strand, or None."""
-        found = self._strands("WHERE id = ?", (strand,))
+        found = self._strands("id = ?", (strand,), lock=self._sql.lock)
         return found[0] if found else None
 
     def strands(
@@ -102,6 +116,8 @@ class SqlThreads:
         """Returns the strands that agree with all that is given, by time of creation, then by id."""
         conditions = ["1 = 1"]
         values: list[Any] = []
+        if root is not None and self._sql.lock:
+            self._hold_roots((make_text(root),))
         for condition, value in (
             ("thread = ?", thread),
             ("agent = ?", agent),
@@ -111,7 +127,7 @@ class SqlThreads:
             if value is not None:
                 conditions.append(condition)
                 values.append(value)
-        return self._strands(f"WHERE {' AND '.join(conditions)} ORDER BY created_at, id", values)
+        return self._strands(" AND ".join(conditions), values)
 
     def put_strand(
         self,
@@ -128,9 +144,8 @@ class SqlThreads:
         """Writes a strand; raises Conflict when its revision or agent is another, NotFoundError without
         thread."""
         at, native = make_micros(now), make_text(native_id)
-        with self.transaction():
-            if not self._sql.execute("SELECT 1 FROM threads WHERE id = ?", (thread,)):
-                raise NotFoundError(f"there is no thread {thread}", thread=thread)
+        with self._sql.writing():
+            self._require_thread(thread)
             if expected is None:
                 rows = self._sql.execute(
                     "INSERT INTO strands (id, thread, agent, native_id, revision, created_at, updated_at, body) "
@@ -140,25 +155,57 @@ class SqlThreads:
             else:
                 rows = self._sql.execute(
                     "UPDATE strands SET thread = ?, native_id = ?, revision = revision + 1, updated_at = ?, "
-                    "body = ? WHERE id = ? AND agent = ? AND revision = ? RETURNING revision",
-                    (thread, native, at, body, strand, agent, expected),
+                    "body = ? WHERE id = ? AND agent = ? AND revision = ? AND (claim IS NULL OR claim = ?) "
+                    "RETURNING revision",
+                    (thread, native, at, body, strand, agent, expected, RELEASED),
                 )
+            if not rows:
+                self._refuse_held(strand, expected)
             revision = self._won(rows, "strand", strand, expected)
-            self._sql.execute("DELETE FROM strand_roots WHERE strand = ?", (strand,))
-            self._sql.execute_many(
-                "INSERT INTO strand_roots (strand, number, root) VALUES (?, ?, ?)",
-                [(strand, number, make_text(root)) for number, root in enumerate(roots)],
-            )
+            self._put_roots(strand, roots)
             return revision
 
-    def _strands(self, where: str, values: Iterable[Any]) -> tuple[StrandRow, ...]:
-        with self._sql.snapshot():
-            rows = self._sql.execute(f"{_STRAND} {where}", tuple(values))
-            return tuple(_strand(row, self._roots(row[0])) for row in rows)
+    def _require_thread(self, thread: ThreadId) -> None:
+        """Raises NotFoundError without the thread; with it, keeps it there until the transaction ends."""
+        if not self._sql.execute(_REQUIRE_THREAD + self._sql.lock, (thread,)):
+            raise NotFoundError(f"there is no thread {thread}", thread=thread)
 
-    def _roots(self, strand: str) -> tuple[str, ...]:
-        rows = self._sql.execute("SELECT root FROM strand_roots WHERE strand = ? ORDER BY number", (strand,))
-        return tuple(read_text(row[0]) for row in rows)
+    def _refuse_held(self, strand: str, expected: int | None) -> None:
+        there = self._sql.execute("SELECT revision, claim FROM strands WHERE id = ?", (strand,))
+        if there and there[0][0] == expected and there[0][1] not in (None, RELEASED):
+            raise make_held(strand)
+
+    def _put_roots(self, strand: str, roots: Iterable[str]) -> None:
+        """Writes the roots of a strand anew where they changed; nobody else finds or adds the new ones meanwhile."""
+        new = [make_text(root) for root in roots]
+        old = [row[0] for row in self._sql.execute(_ROOTS, (strand,))]
+        if new == old:
+            return
+        if self._sql.lock:
+            self._hold_roots(set(new).difference(old))
+        self._sql.execute("DELETE FROM strand_roots WHERE strand = ?", (strand,))
+        self._sql.execute_many(
+            "INSERT INTO strand_roots (strand, number, root) VALUES (?, ?, ?)",
+            [(strand, number, root) for number, root in enumerate(new)],
+        )
+
+    def _hold_roots(self, roots: Iterable[bytes]) -> None:
+        """Keeps other transactions from looking at these roots, or adding them, until this one ends.
+
+        Two adoptions of one conversation write different rows; only this makes them meet.
+        """
+        for root in sorted(roots):
+            self._sql.execute(_HOLD_ROOT, (root,))
+
+    def _strands(self, where: str, values: Iterable[Any], *, lock: str = "") -> tuple[StrandRow, ...]:
+        given = tuple(values)
+        with self._sql.snapshot():
+            rows = self._sql.execute(f"{_STRAND} WHERE {where} ORDER BY created_at, id{lock}", given)
+            roots: dict[str, list[str]] = {row[0]: [] for row in rows}
+            if rows:
+                for strand, root in self._sql.execute(_ROOTS_OF.format(where=where), given):
+                    roots.setdefault(strand, []).append(read_text(root))
+        return tuple(_strand(row, tuple(roots[row[0]])) for row in rows)
 
     # --- edges --------------------------------------------------------------------------------------------
 
@@ -198,7 +245,7 @@ def _thread(row: tuple[Any, ...]) -> ThreadRow:
 
 
 def _strand(row: tuple[Any, ...], roots: tuple[str, ...]) -> StrandRow:
-    name, thread, agent, native, body, revision, created, updated = row
+    name, thread, agent, native, body, revision, created, updated, scope, fence, claim = row
     return StrandRow(
         name,
         thread,
@@ -209,6 +256,9 @@ def _strand(row: tuple[Any, ...], roots: tuple[str, ...]) -> StrandRow:
         revision,
         read_micros(created),
         read_micros(updated),
+        None if scope is None else read_text(scope),
+        fence,
+        claim,
     )
 
 
