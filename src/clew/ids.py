@@ -19,7 +19,7 @@ NativeId = NewType("NativeId", str)
 """An agent's own id of one of its sessions. It comes from files and is hostile until checked."""
 
 ChainKey = NewType("ChainKey", str)
-"""64 hex digits naming a group and everything before it (residue spec, section 4)."""
+"""64 hex digits naming a group and everything before it (docs/residue.md, 4)."""
 
 Digest = NewType("Digest", str)
 """64 hex digits of BLAKE3 over framed records or over bytes."""

@@ -1,4 +1,4 @@
-"""The canonical form of a group, and the chain of keys over a conversation (residue spec, sections 3 and 4).
+"""The canonical form of a group, and the chain of keys over a conversation (docs/residue.md, 3 and 4).
 
 The form is `[role, text, [[name, arguments], ...], [result, ...]]` as JSON without spaces, keys sorted by code
 point, non-ASCII as itself, UTF-8. A key is BLAKE3 over the key before it (as hex text) and the form. Changing

@@ -1,4 +1,4 @@
-"""Groups: a message and the results that answer it (residue spec, section 2)."""
+"""Groups: a message and the results that answer it (docs/residue.md, 2)."""
 
 from __future__ import annotations
 

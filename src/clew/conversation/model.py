@@ -134,7 +134,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def says_something(self) -> bool:
-        """Tells whether there is text, a call or an image in it (residue spec, section 2, rule 5)."""
+        """Tells whether there is text, a call or an image in it (docs/residue.md, 2)."""
         for part in self.parts:
             kind = type(part)
             if kind is Call or kind is Image or (kind is Text and not part.is_empty):  # type: ignore[union-attr]

@@ -206,7 +206,7 @@ class Session(msgspec.Struct, frozen=True):
     foreign: str = ""
     """`agent:id` of the session that clew wrote this one from, when the records say so."""
     stable_first: Buffer = b""
-    """The record that names the source (residue spec, section 5.2); empty when the format has none."""
+    """The record that names the source (docs/residue.md, 5.2); empty when the format has none."""
     ending: Ending | None = None
     continues: Ending | None = None
 

@@ -2,7 +2,7 @@
 
 A text is a `str`, or a slice of a source's bytes that names one. The slices are views into the source's buffer, so
 they cost a few dozen bytes each. What comes out is always valid Unicode: a lone surrogate, and a byte that is no
-UTF-8, is U+FFFD (residue spec, section 2, rule 6). This module does no I/O.
+UTF-8, is U+FFFD (docs/residue.md, 2). This module does no I/O.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Marks: what a writer leaves in a target so that the target's own reader gives the original back (design, section 3).
+"""Marks: what a writer leaves in a target so that the target's own reader gives the original back (docs/residue.md, 9).
 
 A mark is one reserved member `clew` on a record where the agent keeps unknown members, else a spelling inside the
 value. The spellings live here, once for all formats: names made legal, call ids made legal and unique, arguments

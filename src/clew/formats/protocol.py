@@ -38,12 +38,14 @@ class Traits(msgspec.Struct, frozen=True):
     writes: bool = True
     verified: str = ""
     offline: bool = True
+    exported: bool = False
+    """Whether it is no agent's: its files are written under `--out` only, and nothing resumes from one."""
 
 
 class Home(msgspec.Struct, frozen=True):
     """Where agents' homes are looked for: the user's home folder, and the agents' own variables where they count.
 
-    `env` is empty when a root was named on the command line (design, section 7).
+    `env` is empty when a root was named on the command line (docs/cli.md).
     """
 
     root: Path
@@ -189,13 +191,13 @@ class WriteFunction(Protocol):
 
 
 class SpliceFunction(Protocol):
-    """Appends messages to a restored prefix without touching a byte of it (residue spec, section 8, step 4)."""
+    """Appends messages to a restored prefix without touching a byte of it (docs/residue.md, 8)."""
 
     def __call__(self, prefix: Session, messages: Sequence[Message], options: WriteOptions) -> Written: ...
 
 
 class RebaseFunction(Protocol):
-    """Rewrites a session's verbatim records for another session id, and only that id (residue spec, section 8.1)."""
+    """Rewrites a session's verbatim records for another session id, and only that id (docs/residue.md, 8.1)."""
 
     def __call__(self, session: Session, options: WriteOptions) -> Written: ...
 

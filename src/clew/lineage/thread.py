@@ -139,7 +139,7 @@ def own_ids(
     now. All ids on strands that translations, roll-overs and replacements connect count. A fork is another
     conversation: across it, in either direction, ids count only when all groups in question lie before the fork
     point, which is what `before_group` says: the groups 0 to before_group - 1 are in question, None for all there
-    will ever be. The caller writes what it found across a fork only into a *new* session (residue spec, section 7).
+    will ever be. The caller writes what it found across a fork only into a *new* session (docs/residue.md, 7).
     """
     strand = thread.strand(of) if of is not None else latest_strand(thread)
     if strand is None:

@@ -1,4 +1,4 @@
-"""Choosing whose bytes a conversation takes (residue spec, section 7).
+"""Choosing whose bytes a conversation takes (docs/residue.md, 7).
 
 The rule that matters: never another session. A candidate with a known id that is not this session's own is out, and
 where two sources with different bytes fit equally well, none is taken.

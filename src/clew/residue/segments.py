@@ -1,4 +1,4 @@
-"""Cutting a session into segments (residue spec, section 5).
+"""Cutting a session into segments (docs/residue.md, 5).
 
 Every record belongs to exactly one segment, and the segments laid end to end are the source. Records that belong to
 no group with a key (the reader could not say where the rest came from) are the unkeyed rest at the end.

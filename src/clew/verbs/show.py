@@ -66,7 +66,7 @@ class ShownBranch(msgspec.Struct, frozen=True):
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """The answer of `show` (design, section 7)."""
+    """The answer of `show` (docs/cli.md)."""
 
     agent: str
     session_id: str
