@@ -46,6 +46,18 @@ from lease_cases import (
 )
 
 
+def test_no_fence_below_the_floor_of_the_store_is_granted() -> None:
+    created = won(decide(request(), snapshot(None, fence_floor=50)))
+    assert created.record.lease.fence == created.row.fence == 50
+    free = evict(reserved(), standing(reserved()), None)
+    for record in (free, BareRecord(Strand(SESSION, CLAUDE))):
+        fence = free.lease.fence if record is free else 0
+        opened = won(decide(request(expected_fence=Fence(fence)), snapshot(record, fence_floor=50)))
+        assert opened.record.lease.fence == 50
+    high = with_lease(free, fence=60)
+    assert won(decide(request(expected_fence=Fence(60)), snapshot(high, fence_floor=50))).record.lease.fence == 61
+
+
 def decide(asked: Request, seen: Snapshot) -> Reserved | Replayed | Refusal:
     return decide_reservation(asked, seen, TOKEN)
 

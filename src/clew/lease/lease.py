@@ -111,6 +111,12 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         return self.claim == "released" and self.owner is None and self.reserved_token is None and self.stage is None
 
 
+def with_floor(lease: Lease, floor: int) -> Lease:
+    """Returns the lease whose next fence is not below `floor` (the store's: it came back from a backup); the same one
+    where it is not anyway. Every lease that is read from a store is taken so."""
+    return lease if lease.next_fence >= floor else msgspec.structs.replace(lease, minimum_next_fence=floor)
+
+
 def admits_writer(lease: Lease, *, reconciled: bool) -> bool:
     """Tells whether somebody may write through this lease. `reconciled`: this process has judged it as it is now."""
     return reconciled and lease.stage is None and lease.claim == "live" and lease.owner is not None

@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from clew.lease.acquire import Acquisition, Grant, Retry, decide_acquisition, handoff_in_flight
-from clew.lease.lease import Holder, Lease
+from clew.lease.lease import Holder, Lease, with_floor
 from clew.lease.ledger import Admit, Row, admit, fingerprint
 from clew.lease.probe import UNPROBED, Probe
 from clew.lease.record import (
@@ -71,7 +71,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     `row` is the ledger's row under the request's key. `held_elsewhere`: another record whose chain has a link with the
     root to be adopted. `probe` is of the record's owner or reservation, taken before, when the record was at
-    `probed_fence`; at any other fence it says nothing. `now` in ms.
+    `probed_fence`; at any other fence it says nothing. `fence_floor` is the store's: below it nothing is granted. `now`
+    in ms.
     """
 
     record: StoredRecord | None
@@ -85,6 +86,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     transcript: Transcript = "missing"
     caller_rows: int = 0
     all_rows: int = 0
+    fence_floor: int = 0
 
 
 class Reserved(msgspec.Struct, frozen=True):
@@ -149,7 +151,7 @@ def decide_reservation(asked: Request, seen: Snapshot, token: TokenSupply) -> Re
         return _create(asked, seen, known.row, token)
     if isinstance(record, BareRecord):
         record = open_record(record, asked.location, asked.account_home, seen.now)
-    return _open(asked, seen, record, known.row, token)
+    return _open(asked, seen, _floored(record, seen), known.row, token)
 
 
 def _check_request(asked: Request, seen: Snapshot) -> Refusal | None:
@@ -180,6 +182,7 @@ def _create(asked: Request, seen: Snapshot, row: Row, token: TokenSupply) -> Res
         account_home=asked.account_home,
         options=asked.options,
         launch_arguments=asked.launch_arguments,
+        lease=with_floor(Lease(), seen.fence_floor),
         created_at=seen.now,
         updated_at=seen.now,
     )
@@ -228,6 +231,10 @@ def _reserve(
     return Reserved("created" if created else "reserved", reserved, kept, minted)
 
 
+def _floored(record: Record, seen: Snapshot) -> Record:
+    return msgspec.structs.replace(record, lease=with_floor(record.lease, seen.fence_floor))
+
+
 def _adopted(handle: Handle, fence: Fence, now: int) -> Chain:
     link = Link(
         link_id=make_link_id(handle, fence),
@@ -271,6 +278,7 @@ def _replay(asked: Request, seen: Snapshot, row: Row, token: TokenSupply) -> Res
     if attached.location.host == seen.here.host and not seen.reconciled:
         return refusal("owner_reconciling", "host_reconciling")
     if lease.is_free:
+        attached = _floored(attached, seen)
         decided = _decide(asked, seen, attached, lease.fence)
         if isinstance(decided, Grant):
             return _reserve(asked, seen, attached, decided, row, token, created=False)
