@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import pairwise, permutations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
+import pytest
 from hypothesis import settings
 
 from clew.conversation.canonical import first_key, keys_of
 from clew.conversation.model import Message
 from clew.conversation.source import Session, SideFile
-from clew.errors import UnknownFormat
 from clew.formats.protocol import Format, Home
-from clew.formats.registry import get_format
+from clew.formats.registry import all_formats
 from clew.ids import CaptureId
 from clew.platform.clock import FixedClock
 from clew.residue.choose import Choice, NoChoice, choose_source
@@ -32,25 +33,39 @@ from conversations import Stored, store_conversation, write_options
 from lineformat import FORMAT as LINES
 from thirdformat import FORMAT as TINY
 
+LONG = bool(os.environ.get("CLEW_LAW"))
+"""Whether the long form of the property tests was asked for."""
+
 NOWHERE = Path("/nowhere/that/exists")
 
 
 def examples(count: int) -> settings:
     """Returns settings for a test that runs `count` examples a day, and 40 times as many in the long form."""
-    return settings(max_examples=count * 40 if os.environ.get("CLEW_LAW") else count)
+    return settings(max_examples=count * 40 if LONG else count)
 
 
 def formats_to_test() -> tuple[Format, ...]:
     """Returns the formats that are registered and write, and the two of the tests."""
-    found: list[Format] = []
-    for name in ("claude", "codex"):
-        try:
-            form = get_format(name)
-        except UnknownFormat:
-            continue
-        if form.write is not None and form.splice is not None:
-            found.append(form)
-    return (*found, TINY, LINES)
+    return (*(form for form in all_formats() if form.write is not None and form.splice is not None), TINY, LINES)
+
+
+def but_for(*names: str, why: str, run: bool = True) -> list[Any]:
+    """Returns the formats as parameters; what is not so yet for those named is told, and no failure."""
+    gap = pytest.mark.xfail(strict=False, reason=why, run=run)
+    return [pytest.param(form, marks=gap) if form.name in names else form for form in formats_to_test()]
+
+
+def pairs_to_test() -> list[tuple[Format, Format]]:
+    """Returns ordered pairs of formats: all of them in the long form; else all of the first two and the tests' own,
+    and for the others each with its neighbours."""
+    forms = formats_to_test()
+    pairs = list(permutations(forms, 2))
+    if LONG:
+        return pairs
+    core = {"claude", "codex", TINY.name, LINES.name}
+    near = {(a.name, b.name) for a, b in pairwise((*forms, forms[0]))}
+    near |= {(b, a) for a, b in near}
+    return [(a, b) for a, b in pairs if {a.name, b.name} <= core or (a.name, b.name) in near]
 
 
 class Desk:

@@ -24,7 +24,7 @@ from clew.conversation.normal import normalise
 from clew.conversation.source import Session, SideFile, Source, Stream
 from clew.formats.marks import INVENTED, STANDIN_HEAD, standin_text
 from clew.formats.protocol import Format, WriteOptions, Written
-from clew.ids import derive_uuid
+from clew.ids import derive_uuid, is_uuid
 
 LOOKALIKES = (
     "",
@@ -260,7 +260,8 @@ def suffixes(draw: st.DrawFn, before: Sequence[Message], max_groups: int = 3) ->
 
 def _with_ids(message: Message, rename: Any) -> Message:
     parts = tuple(Call(rename(p.id), p.name, p.source) if isinstance(p, Call) else p for p in message.parts)
-    return msgspec.structs.replace(message, parts=parts, call_id=rename(message.call_id) if message.role == "tool" else "")
+    call_id = rename(message.call_id) if message.role == "tool" else ""
+    return msgspec.structs.replace(message, parts=parts, call_id=call_id)
 
 
 # --- sessions as they are stored ---------------------------------------------------------------------------------
@@ -313,6 +314,9 @@ def store_written(form: Format, written: Written) -> Stored:
 def store_conversation(form: Format, messages: Sequence[Message], session_id: str = "") -> Stored:
     """Returns a session of `form` that holds the conversation."""
     assert form.write is not None, "only formats that write are tested"
+    session_id = session_id or make_id("one")
+    if form.make_id is not None and is_uuid(session_id):
+        session_id = form.make_id(session_id)
     return store_written(form, form.write(messages, write_options(session_id)))
 
 
@@ -321,6 +325,8 @@ def stored_sessions(draw: st.DrawFn, form: Format, min_groups: int = 0, max_grou
     """Gives sessions of one format, undisturbed and disturbed."""
     messages = draw(conversations(min_groups, max_groups))
     stored = store_conversation(form, messages)
+    if form.traits.record_kind == "row":
+        return stored  # rows are bytes of clew's own making
     disturb = _disturb_document if form.traits.record_kind == "range" else _disturb_lines
     return msgspec.structs.replace(stored, data=disturb(draw, stored.data))
 
