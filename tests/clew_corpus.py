@@ -152,6 +152,12 @@ def _messages(found: Any) -> tuple[dict[str, Any], ...] | None:
 def _streams(agent: str, home: Path, session_id: str | None) -> tuple[Path, ...]:
     if agent.startswith("claude"):
         return tuple(sorted(home.glob(f".claude/projects/*/{session_id or '*'}.jsonl")))
+    if agent == "grok":
+        return tuple(sorted(home.glob(f".grok/sessions/*/{session_id or '*'}/chat_history.jsonl")))
+    if agent == "kimi":
+        return tuple(sorted(home.glob(f".kimi-code/sessions/*/{session_id or '*'}/agents/main/wire.jsonl")))
+    if agent == "opencode":
+        return tuple(sorted(home.glob(".local/share/opencode/opencode.db")))
     if agent == "codex":
         found = [path for path in home.glob(".codex/*sessions/**/rollout-*") if (session_id or "") in path.name]
         # One thread, several files: the plain name is the first; a revert adds "_<segment>" and a later time.

@@ -50,6 +50,7 @@ class Pin:
     """One agent at one version: its npm package, and where its program lies under node_modules.
 
     A program that is no binary needs `runners`, the places of what runs it, and `extra`, the packages with that.
+    `packed` are the places of Brotli files that are unpacked beside themselves (a package's own script would do it).
     """
 
     agent: str
@@ -58,6 +59,7 @@ class Pin:
     binaries: tuple[str, ...]
     extra: tuple[str, ...] = ()
     runners: tuple[str, ...] = ()
+    packed: tuple[str, ...] = ()
 
     @property
     def folder(self) -> str:
@@ -81,6 +83,21 @@ AGENTS = {
             "@earendil-works/pi-coding-agent",
             "1.6.0",
             ("@earendil-works/pi-coding-agent/dist/bundle/cli.js",),
+            NODE_22,
+            ("node-*/bin/node",),
+        ),
+        Pin(
+            "grok",
+            "@xai-official/grok",
+            "1.0.41",
+            ("@xai-official/grok-*/bin/grok",),
+            packed=("@xai-official/grok-*/bin/grok.br",),
+        ),
+        Pin(
+            "kimi",
+            "@moonshot-ai/kimi-code",
+            "2.1.0",
+            ("@moonshot-ai/kimi-code/dist/main.mjs",),
             NODE_22,
             ("node-*/bin/node",),
         ),
@@ -159,6 +176,7 @@ def _install(pin: Pin, home: Path) -> None:
         if done.returncode != 0:
             raise InstallError(f"npm could not install {pin.package}@{pin.version}: {done.stderr.strip()[-600:]}")
         shutil.rmtree(work / ".npm", ignore_errors=True)
+        _unpack(pin, work)
         _check_version(pin, work)
         target = home / pin.folder
         if target.exists():  # what an older, broken installation left behind
@@ -166,6 +184,19 @@ def _install(pin: Pin, home: Path) -> None:
         work.rename(target)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _unpack(pin: Pin, work: Path) -> None:
+    """Unpacks a program that its package ships compressed; npm's own Node.js knows Brotli, Python does not."""
+    script = (
+        'const f=require("fs"),z=require("zlib"),[,a,b]=process.argv;'
+        "f.writeFileSync(b,z.brotliDecompressSync(f.readFileSync(a)));f.chmodSync(b,0o755)"
+    )
+    for pattern in pin.packed:
+        for path in sorted((work / "node_modules").glob(pattern)):
+            argv = ["node", "-e", script, str(path), str(path.with_suffix(""))]
+            subprocess.run(argv, stdin=subprocess.DEVNULL, check=True, timeout=120)
+            path.unlink()
 
 
 def _check_version(pin: Pin, work: Path) -> None:

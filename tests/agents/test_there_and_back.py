@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from agents.lab import kimi
 from agents.lab.judge import judge_sees
 from agents.lab.needs import need_agent
 from agents.lab.script import Call, Step, Text, say
@@ -30,16 +31,23 @@ from clew_corpus import Case, own_cases, shared_cases
 
 pytestmark = pytest.mark.agent
 
-OTHER = {"claude": "codex", "codex": "claude"}
+OTHER = {"claude": "codex", "codex": "claude", "grok": "claude", "kimi": "codex"}
 CALLS = {
     "codex": Call("exec_command", {"cmd": "echo from-there"}, "call_there_1"),
     "claude": Call("Bash", {"command": "echo from-there", "description": "say so"}, "toolu_there_1"),
+    "grok": Call("run_terminal_command", {"command": "echo from-there", "description": "say so"}, "call_there_1"),
+    "kimi": Call("Bash", {"command": "echo from-there"}, "call_there_1"),
 }
 
+AGENTS = ("claude", "codex", "grok", "kimi")
 CASES = [
     case
-    for case in (*own_cases("claude"), *own_cases("codex"), *shared_cases("claude"), *shared_cases("codex"))
-    if case.session_id and case.paths
+    for case in (*(c for a in AGENTS for c in own_cases(a)), *(c for a in AGENTS for c in shared_cases(a)))
+    if case.session_id and case.paths and case.data.get("version")
+]
+PAIRS = [
+    *((case, OTHER[case.agent]) for case in CASES),
+    *((case, there) for case in own_cases("claude") for there in ("grok", "kimi")),
 ]
 
 
@@ -74,13 +82,15 @@ def legal_names(groups: Iterable[dict[str, Any]]) -> Callable[[str], str]:
 def as_sent(groups: list[dict[str, Any]], agent: str) -> list[dict[str, Any]]:
     """Claude Code wants objects as arguments: a free text is sent inside clew's wrapper.
 
-    Codex's own interruption notes are kept apart by the driver, as what the harness adds.
+    Codex's own interruption notes are kept apart by the driver, as what the harness adds. Kimi Code's word on a failure
+    is taken off what it sends, and so it is here.
     """
-    if agent != "claude":
+    if agent == "codex":
         return [group for group in groups if not group["text"].startswith("<turn_aborted>")]
     return [
         {
             **group,
+            "results": [kimi.bare(text) if agent == "kimi" else text for text in group["results"]],
             "tool_calls": [
                 {"name": c["name"], "arguments": wrap_arguments(c["arguments"])[0].decode()}
                 for c in group["tool_calls"]
@@ -90,9 +100,12 @@ def as_sent(groups: list[dict[str, Any]], agent: str) -> list[dict[str, Any]]:
     ]
 
 
-def is_listed(driver: ModuleType, home: Path, folder: Path, made: Converted, said: list[dict[str, Any]]) -> bool:
-    """Codex lists ids; Claude Code's picker shows only titles: the last prompt, or the first, or a title of its own."""
+def is_listed(
+    driver: ModuleType, home: Path, folder: Path, made: Converted, said: list[dict[str, Any]], own_title: str
+) -> bool:
+    """Most list ids; Claude Code's picker shows only titles: the last prompt, or the first, or a title of its own."""
     texts = ["".join(g["text"].split()) for g in said if g["role"] == "user" and g["text"].strip()]
+    texts.append("".join(own_title.split()) or "-")
     for row in driver.list_sessions(home, folder):
         title = "".join(str(row["title"] or "").split()).rstrip("…")
         if row["id"] == made.to.session_id or (row["id"] is None and any(t.startswith(title[:12]) for t in texts)):
@@ -100,23 +113,28 @@ def is_listed(driver: ModuleType, home: Path, folder: Path, made: Converted, sai
     return False
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c}-{'own' if 'fixtures' in str(c.home) else 'shared'}")
-def test_there_one_real_turn_and_home_again(case: Case, tmp_path: Path) -> None:
-    here, there = case.agent, OTHER[case.agent]
+def name_of(value: Any) -> str:
+    return f"{value}-{'own' if 'fixtures' in str(value.home) else 'shared'}" if isinstance(value, Case) else str(value)
+
+
+@pytest.mark.parametrize(("case", "there"), PAIRS, ids=name_of)
+def test_there_one_real_turn_and_home_again(case: Case, there: str, tmp_path: Path) -> None:
+    here = case.agent
     first, second = need_agent(here), need_agent(there)
     home, folder = case.copy_home(tmp_path / "home"), tmp_path / "work"
     folder.mkdir()
-    before = {path: path.read_bytes() for path in case.copied_paths(home)}
+    paths = [kimi.rehome(home, str(case.session_id), folder)] if here == "kimi" else case.copied_paths(home)
+    before = {path: path.read_bytes() for path in paths}
     ref = f"{here}:{case.session_id}"
 
     with make_context(home, folder, 0) as ctx:
-        said = groups_of(ctx, ref)
+        said, own_title = groups_of(ctx, ref), open_session(ctx, ref).session.title
         if not said:
             with pytest.raises(Refused, match="no messages"):
                 convert(ctx, ref, to=there)
             return
         made = convert(ctx, ref, to=there, cwd=str(folder))
-    assert is_listed(second, home, folder, made, said)
+    assert is_listed(second, home, folder, made, said, own_title)
 
     script: list[Step] = [
         Step([Text("I look once more."), CALLS[there]]),

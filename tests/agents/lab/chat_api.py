@@ -50,7 +50,8 @@ def _calls(step: Step) -> list[dict[str, Any]]:
 
 def reply(body: Any, step: Step, size: int) -> Iterator[dict[str, Any]]:
     """Yields the answer's chunks; `size` is the request's in bytes."""
-    base = {"id": f"chatcmpl-{uuid.uuid4().hex}", "object": "chat.completion.chunk", "model": body.get("model")}
+    base = {"id": f"chatcmpl-{uuid.uuid4().hex}", "object": "chat.completion.chunk", "created": 1_760_000_000}
+    base["model"] = body.get("model")
 
     def chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
         return base | {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
@@ -82,6 +83,7 @@ def whole(body: Any, step: Step, size: int) -> dict[str, Any]:
     return {
         "id": f"chatcmpl-{uuid.uuid4().hex}",
         "object": "chat.completion",
+        "created": 1_760_000_000,
         "model": body.get("model"),
         "choices": [choice],
         "usage": _usage(size, step),

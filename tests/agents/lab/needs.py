@@ -11,13 +11,19 @@ from typing import Literal
 import pytest
 
 from agents.install import AGENTS, find_agent
-from agents.lab import claude, codex, opencode
+from agents.lab import claude, codex, grok, kimi, opencode
 
 __all__ = ["DRIVERS", "AgentName", "need_agent"]
 
-AgentName = Literal["claude", "codex", "opencode"]
+AgentName = Literal["claude", "codex", "grok", "kimi", "opencode"]
 
-DRIVERS: dict[str, ModuleType] = {"claude": claude, "codex": codex, "opencode": opencode}
+DRIVERS: dict[str, ModuleType] = {
+    "claude": claude,
+    "codex": codex,
+    "grok": grok,
+    "kimi": kimi,
+    "opencode": opencode,
+}
 """The drivers by the agent's short name; both have resume, fork, start, compact."""
 
 

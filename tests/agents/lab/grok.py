@@ -1,0 +1,169 @@
+"""Drives the real Grok, headless, against the fake model.
+
+Every function takes the HOME it works in (a throw-away one) and a folder to stand in; it returns what was sent to
+the model (`Seen`). Each turn is a process of its own (`grok -p`). After a turn the agent asks once more, with the same
+tools, for a line for its dashboard: those requests are answered apart, and no script has to think of them.
+"""
+
+import json
+import re
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agents.install import find_agent
+from agents.lab.model import FakeModel
+from agents.lab.process import SECONDS, base_env, run
+from agents.lab.script import Script, Step, Text
+from agents.lab.seen import PROBE, Seen, find_prompt, from_chat_api
+
+__all__ = ["MODEL", "compact", "fork", "list_sessions", "resume", "start"]
+
+AGENT = "grok"
+
+MODEL = "lab-model"
+
+QUERY = re.compile(r"<user_query>\n(.*)\n</user_query>(?:\s*<system-reminder>.*</system-reminder>\s*)?\Z", re.DOTALL)
+
+CONTEXT = re.compile(r"\s*<(user_info|system-reminder)>.*>\s*\Z", re.DOTALL)
+
+GONE = re.compile(r"\n?\[image removed — [^\]\n]*\]")
+"""What the agent puts in place of an image that is too small or broken."""
+
+ASIDE = "Write an ultra-short dashboard line|session title"
+"""What the agent asks for besides the conversation."""
+
+Prompt = str
+
+
+def binary() -> Path:
+    """Returns the agent's binary. Raises FileNotFoundError where it is not installed."""
+    found = find_agent(AGENT)
+    if found is None:
+        raise FileNotFoundError("Grok is not installed: run python tests/agents/install.py grok")
+    return found
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Returns the whole environment of a run."""
+    nowhere = "http://127.0.0.1:9"
+    return base_env(home) | {
+        "XAI_API_KEY": "sk-fake-000",
+        "https_proxy": nowhere,
+        "http_proxy": nowhere,
+        "no_proxy": "127.0.0.1,localhost",
+        "USER": "dev1",
+        "SHELL": "/bin/bash",
+    }
+
+
+def configure(home: Path, url: str) -> None:
+    """Writes the configuration: one model, which is the fake one."""
+    path = home / ".grok" / "config.toml"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.write_text(
+        "[cli]\nauto_update = false\n"
+        f'[models]\ndefault = "{MODEL}"\n'
+        f'[model.{MODEL}]\nmodel = "{MODEL}"\nbase_url = "{url}/v1"\nname = "Lab"\napi_key = "sk-fake-000"\n'
+        'api_backend = "chat_completions"\ncontext_window = 200000\n'
+    )
+
+
+def scripted(script: Script) -> list[Any]:
+    """Returns a script with an answer to what the agent asks besides."""
+    return [Step([Text("A line of the lab")], when=ASIDE, repeat=True), *script]
+
+
+def read_body(body: Any) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """Reads a request: prompts come out of their wrapper, what the agent makes anew is no part of the conversation."""
+    messages, injected = from_chat_api(body)
+    out: list[dict[str, Any]] = []
+    for message in messages:
+        if message["role"] == "user":
+            kept = [GONE.sub("", text) for text in message["texts"]]
+            texts = [text for text in kept if text and not CONTEXT.match(text)]
+            injected += [{"role": "user", "text": text} for text in message["texts"] if CONTEXT.match(text)]
+            texts = [found.group(1) if (found := QUERY.match(text)) else text for text in texts]
+            images = [*message["images"], *(found for text in message["texts"] for found in GONE.findall(text))]
+            if not texts and not images:
+                continue
+            message = message | {"texts": texts, "text": "".join(texts), "images": images}
+        out.append(message)
+    return out, injected
+
+
+def turn(
+    home: Path, cwd: Path, prompt: str, model: FakeModel, more: Sequence[str], session_id: str, seconds: float
+) -> Seen:
+    """Gives one prompt to the agent, in a process of its own."""
+    configure(home, model.url)
+    before = len(model.turns)
+    argv = [str(binary()), "-p", prompt, "-m", MODEL, "--output-format", "json", "--always-approve", *more]
+    done = run(argv, cwd, environment(home), seconds)
+    bodies = tuple(request.body for request in model.turns[before:])
+    request, messages, injected = find_prompt(bodies, read_body, prompt)
+    reply = re.search(r'"text"\s*:\s*("(?:[^"\\]|\\.)*")', done.plain or json.dumps(done.lines))
+    return Seen(
+        exit=done.status,
+        refusal="" if done.status == 0 and request is not None else done.said,
+        session_id=session_id,
+        messages=tuple(messages),
+        injected=tuple(injected),
+        request=request,
+        requests=bodies,
+        reply=json.loads(reply.group(1)) if reply else "",
+        events=tuple(done.lines),
+        prompt=prompt,
+    )
+
+
+def resume(
+    home: Path,
+    cwd: Path,
+    session_id: str,
+    prompt: str = PROBE,
+    script: Script = (),
+    *,
+    seconds: float = SECONDS * 2,
+    model: str | None = None,
+) -> Seen:
+    """Resumes a session with one prompt, to the end of its turn."""
+    with FakeModel(scripted(script)) as fake:
+        return turn(home, cwd, prompt, fake, ["-r", session_id], session_id, seconds)
+
+
+def fork(
+    home: Path, cwd: Path, session_id: str, prompt: str = PROBE, script: Script = (), *, seconds: float = SECONDS * 2
+) -> Seen:
+    """Forks a session: the turn goes to a new one, `Seen.session_id`."""
+    fresh = str(uuid.uuid4())
+    with FakeModel(scripted(script)) as fake:
+        return turn(home, cwd, prompt, fake, ["-r", session_id, "--fork-session", "-s", fresh], fresh, seconds)
+
+
+def start(
+    home: Path, cwd: Path, prompts: Sequence[Prompt], script: Script = (), *, seconds: float = SECONDS * 2
+) -> Seen:
+    """Holds a new session, a process a prompt. What is seen is the last turn."""
+    session_id = str(uuid.uuid4())
+    with FakeModel(scripted(script)) as fake:
+        seen = turn(home, cwd, prompts[0], fake, ["-s", session_id], session_id, seconds)
+        for prompt in prompts[1:]:
+            seen = turn(home, cwd, prompt, fake, ["-r", session_id], session_id, seconds)
+        return seen
+
+
+def compact(home: Path, cwd: Path, session_id: str, script: Script, *, seconds: float = SECONDS * 2) -> Seen:
+    """Has a session compacted; the script gives the summary (a short one is refused)."""
+    with FakeModel(scripted(script)) as fake:
+        return turn(home, cwd, "/compact", fake, ["-r", session_id], session_id, seconds)
+
+
+def list_sessions(home: Path, cwd: Path | None = None, *, seconds: float = SECONDS) -> list[dict[str, Any]]:
+    """Returns the sessions that the agent lists in a folder as {id, title, cwd}."""
+    with FakeModel() as fake:
+        configure(home, fake.url)
+        done = run([str(binary()), "sessions", "list"], cwd or home, environment(home), seconds)
+    rows = re.findall(r"^([0-9a-f]{8}-[0-9a-f-]{27})\s+\S+\s+\S+\s+\S+ ?(.*)$", done.plain, re.MULTILINE)
+    return [{"id": found, "title": title.strip(), "cwd": str(cwd or home)} for found, title in rows]
