@@ -17,8 +17,9 @@ import msgspec
 from clew.conversation.groups import group_messages
 from clew.conversation.loss import Loss
 from clew.conversation.model import Call, Image, Message, Part, Reasoning, Text
-from clew.conversation.source import Buffer, Session
+from clew.conversation.source import Buffer, Session, Stream
 from clew.conversation.text import JsonString, Lazy, is_empty, mend_surrogates, text_of
+from clew.formats.jsonl import line_ends
 from clew.formats.jsonout import Json, encode_line, spell_text
 from clew.formats.kimi import records as rec
 from clew.formats.kimi.folder import session_path
@@ -326,14 +327,16 @@ def count_losses(messages: Sequence[Message]) -> tuple[tuple[Loss, ...], int]:
 def rebase(session: Session, options: WriteOptions) -> Written:
     """Returns the session's records as a session of another id; the journal itself does not name it.
 
-    The description does, and the paths in it; side files go with the session.
+    The description does, and the paths in it; side files go with the session. In another folder the place of the
+    folder changes too, which the journal names: the agent refuses a session that is bound to another one.
     """
     streams = session.records.streams
     old = session_folder(streams[-1].path) if streams else ""
     new = session_path(options.cwd or session.cwd, options.session_id)
     name = session.id or options.session_id
+    places = (_place_of(old), _place_of(new))
     files = [
-        WrittenFile(new + stream.path.removeprefix(old), lambda stream=stream: (stream.data,), stream.mode)
+        WrittenFile(new + stream.path.removeprefix(old), lambda stream=stream: _bound(stream, *places), stream.mode)
         for stream in streams
     ]
     for file in session.side:
@@ -345,6 +348,25 @@ def rebase(session: Session, options: WriteOptions) -> Written:
     state |= {"id": options.session_id} | ({"cwd": options.cwd} if options.cwd else {})
     files.append(_description(new, state))
     return Written(options.session_id, tuple(files))
+
+
+def _place_of(folder: str) -> bytes:
+    parts = folder.split("/")
+    return parts[-3].encode() if len(parts) > 2 else b""
+
+
+def _bound(stream: Stream, old: bytes, new: bytes) -> Iterator[Buffer]:
+    """Yields a journal's bytes with the place that its bindings name."""
+    if old == new:
+        yield stream.data
+        return
+    start, view = 0, memoryview(stream.data)
+    for end in line_ends(view):
+        line = bytes(view[start:end])
+        if b'"runtime.set_binding"' in line[:4096]:
+            line = line.replace(b'"workspaceId":"' + old + b'"', b'"workspaceId":"' + new + b'"')
+        yield line
+        start = end
 
 
 def _renamed(value: object, old: str, new: str) -> object:
