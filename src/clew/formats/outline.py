@@ -32,9 +32,13 @@ class CallMark(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RecordMark(Mark, frozen=True, omit_defaults=True):
-    """The mark of a record that holds a whole message: besides its own, those of its calls by their written ids."""
+    """The mark of a record that holds a whole message.
+
+    Besides its own, those of its calls, and of its results where one record holds several, by their written ids.
+    """
 
     calls: dict[str, CallMark] = {}  # noqa: RUF012 - a struct copies its defaults
+    results: dict[str, Mark] = {}  # noqa: RUF012
 
 
 class WrittenCall(msgspec.Struct, frozen=True):

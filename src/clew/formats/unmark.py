@@ -12,7 +12,7 @@ import msgspec
 
 from clew.conversation.model import Call, Image, Kind, Origin, Text
 from clew.conversation.text import Lazy, is_empty, text_of
-from clew.formats.marks import is_invented, is_standin, unguard_text, unwrap_arguments
+from clew.formats.marks import Mark, is_invented, is_standin, unguard_text, unwrap_arguments
 from clew.formats.outline import RecordMark
 from clew.formats.spelling import is_like_ours
 
@@ -32,7 +32,7 @@ def read_mark(raw: msgspec.Raw) -> RecordMark | None:
         return None
 
 
-def text_part(source: Lazy, mark: RecordMark | None) -> Text | Image:
+def text_part(source: Lazy, mark: Mark | None) -> Text | Image:
     """Returns a text as what it was."""
     if mark is None or is_empty(source) or not is_like_ours(source):
         return Text(source)
@@ -56,7 +56,7 @@ def call_part(written_id: str, name: str, source: Lazy, mark: RecordMark | None)
     )
 
 
-def is_made_up(parts: tuple[object, ...], mark: RecordMark | None, *, failed: bool) -> bool:
+def is_made_up(parts: tuple[object, ...], mark: Mark | None, *, failed: bool) -> bool:
     """Tells whether a result is one that clew's writer had to make up; also where the agent dropped its mark."""
     if mark is not None:
         return mark.invented
