@@ -239,6 +239,29 @@ def test_what_was_taken_back_is_a_branch(revert: dict[str, str], left: list[str]
     assert found == "".join(gone)
 
 
+def test_what_comes_later_stands_before_what_was_taken_back() -> None:
+    rows = Rows(revert={"messageID": "u2"}).user("u1", "one").reply("a1", "first")
+    rows.count = 1000
+    session = rows.user("u2", "two").reply("a2", "second").read()
+    more = (make_user("instead"), make_assistant("of it"))
+    data = joined(FORMAT.splice(session, more, options()))  # type: ignore[misc]
+    after = read_bytes(data)
+    assert [text for _, text in said(after.messages)] == ["one", "first", "instead", "of it"]
+    assert [text for _, text in said(after.branches[0].messages)] == ["two", "second"]
+    times = [json.loads(line)["row"]["time_created"] for line in data.splitlines() if b'"table":"message"' in line]
+    assert times == sorted(set(times))
+    for line in b"".join(rows.lines).splitlines():
+        assert line in data
+
+
+@pytest.mark.parametrize("revert", [{"messageID": "a1", "partID": "prt_2_1"}, {"messageID": "u2"}])
+def test_where_nothing_can_stand_behind_it_nothing_is_put(revert: dict[str, str]) -> None:
+    rows = Rows(revert=revert).user("u1", "one").reply("a1", "first", "part").user("u2", "two")
+    with pytest.raises(UnwritableContent) as refused:
+        joined(FORMAT.splice(rows.read(), (make_user("instead"),), options()))  # type: ignore[misc]
+    assert refused.value.code == "reverted"
+
+
 def test_two_processes_on_one_session_leave_one_list() -> None:
     rows = Rows().user("u1", "mine").user("u2", "theirs").reply("a1", "to me", parentID="u1")
     session = rows.reply("a2", "to them", parentID="u2").read()

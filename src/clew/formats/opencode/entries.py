@@ -22,12 +22,14 @@ from clew.formats.opencode.records import (
     INFO,
     MESSAGE,
     PART,
+    REVERT,
     SESSION,
     DocumentInfo,
     MessageData,
     PartData,
     SessionColumns,
     decode,
+    is_there,
     json_of,
     member,
     number_in,
@@ -240,3 +242,25 @@ def _kinds(streams: tuple[Stream, ...]) -> Iterator[tuple[Stream, str]]:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
+
+
+def taken_back(stored: Stored) -> tuple[list[Entry], list[Entry]]:
+    """Splits the messages into those that stand and those that a revert took back (the agent removes them later)."""
+    found = decode(REVERT, stored.facts.revert) if is_there(stored.facts.revert) else None
+    at = next((n for n, e in enumerate(stored.entries) if found is not None and e.id == found.message_id), None)
+    if found is None or at is None:
+        return stored.entries, []
+    entry = stored.entries[at]
+    cut = next((n for n, part in enumerate(entry.parts) if found.part_id and part.id == found.part_id), None)
+    if cut is None:
+        first = at + (1 if found.part_id else 0)
+        return stored.entries[:first], stored.entries[first:]
+    before = Entry(entry.id, entry.data, entry.record, entry.time_ms, entry.parts[:cut])
+    behind = Entry(entry.id, entry.data, entry.record, entry.time_ms, entry.parts[cut:])
+    return [*stored.entries[:at], before], [behind, *stored.entries[at + 1 :]]
+
+
+def is_cut_inside(stored: Stored) -> bool:
+    """Tells whether a revert goes to the middle of a message: whatever stands behind that one will be removed."""
+    found = decode(REVERT, stored.facts.revert) if is_there(stored.facts.revert) else None
+    return found is not None and bool(found.part_id) and any(entry.id == found.message_id for entry in stored.entries)

@@ -19,11 +19,10 @@ from clew.conversation.model import Message
 from clew.conversation.normal import Normal, NormalBuilder
 from clew.conversation.source import Boundary, Branch, Ending, Reference, Session, Source
 from clew.formats.marks import Mark
-from clew.formats.opencode.entries import Entry, Stored
+from clew.formats.opencode.entries import Entry, Stored, taken_back
 from clew.formats.opencode.records import (
     MARK,
     MARKED,
-    REVERT,
     STATE,
     STATE_METADATA,
     decode,
@@ -40,7 +39,7 @@ def read(source: Source, since: Ending | None = None) -> Session:
     """Reads a session. Rows change in place, so that a reading is never taken up again: `since` is passed over."""
     del since
     stored = Stored(source)
-    kept, reverted = _taken_back(stored)
+    kept, reverted = taken_back(stored)
     effective = _normal(_in_context(kept), full=False)
     history = _normal(kept, full=True)
     full = effective.messages if history.messages == effective.messages else history.messages
@@ -91,22 +90,6 @@ def _normal(entries: Sequence[Entry], *, full: bool) -> Normal:
 
 
 # --- what is in the model's context -----------------------------------------------------------------------------
-
-
-def _taken_back(stored: Stored) -> tuple[list[Entry], list[Entry]]:
-    """Splits the messages into those that stand and those that a revert took back (the agent removes them later)."""
-    found = decode(REVERT, stored.facts.revert) if is_there(stored.facts.revert) else None
-    at = next((n for n, e in enumerate(stored.entries) if found is not None and e.id == found.message_id), None)
-    if found is None or at is None:
-        return stored.entries, []
-    entry = stored.entries[at]
-    cut = next((n for n, part in enumerate(entry.parts) if found.part_id and part.id == found.part_id), None)
-    if cut is None:
-        first = at + (1 if found.part_id else 0)
-        return stored.entries[:first], stored.entries[first:]
-    before = Entry(entry.id, entry.data, entry.record, entry.time_ms, entry.parts[:cut])
-    behind = Entry(entry.id, entry.data, entry.record, entry.time_ms, entry.parts[cut:])
-    return [*stored.entries[:at], before], [behind, *stored.entries[at + 1 :]]
 
 
 def _compaction(entry: Entry) -> str | None:

@@ -67,18 +67,35 @@ def splice(prefix: Session, messages: Sequence[Message], options: WriteOptions) 
         )
     stream = prefix.records.streams[0]
     tail = read_tail(prefix)
-    times = _times(messages, options.now_ms, tail.last_ms)
+    times = _times(messages, _latest(prefix, messages, tail, options.now_ms), tail.last_ms)
 
     def chunks() -> Iterator[Buffer]:
         data = memoryview(stream.data)
-        for at in range(0, len(data), 1 << 20):
-            yield data[at : at + (1 << 20)]
-        if len(data) and data[-1] != 0x0A:
+        end = len(data) if tail.offset is None else tail.offset
+        for at in range(0, end, 1 << 20):
+            yield data[at : min(at + (1 << 20), end)]
+        if end and data[end - 1] != 0x0A:
             yield b"\n"
         yield from _Rows(messages, options, prefix.id, tail, times).lines()
+        yield data[end:]
 
     file = WrittenFile(stream.path, chunks, stream.mode)
     return Written(prefix.id, (file,), count_losses(messages), count_unanswered(messages))
+
+
+def _latest(prefix: Session, messages: Sequence[Message], tail: Tail, now_ms: int) -> int:
+    """Returns the latest time that new messages may have; raises UnwritableContent where there is no room."""
+    if tail.before_ms is None:
+        return now_ms
+    count = sum(message.role != "tool" for message in messages)
+    if (tail.last_ms or 0) + count >= tail.before_ms:
+        raise UnwritableContent(
+            f"session {prefix.id} was taken back to a place where {count} messages have no room",
+            code="reverted",
+            hint="Go on there in OpenCode, or undo that, then try again; or write a new session with --new.",
+            session=prefix.id,
+        )
+    return min(now_ms, tail.before_ms - 1)
 
 
 def _times(messages: Sequence[Message], now_ms: int, last_ms: int | None) -> list[int]:
