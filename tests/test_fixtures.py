@@ -2,7 +2,9 @@
 
 import json
 import re
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +52,25 @@ LONGEST = 400
 
 def files(case: Case) -> Iterator[tuple[Path, bytes]]:
     for path in sorted(case.home.rglob("*")):
-        if path.is_file():
+        if path.suffix == ".db":
+            yield path, b"".join(rows(path))
+        elif path.is_file():
             data = path.read_bytes()
             yield path, decompress(data) if path.suffix == ".zst" else data
 
 
+def rows(path: Path) -> Iterator[bytes]:
+    """Yields every row of a database as a line of JSON; what is itself JSON stands in it as such."""
+    with closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as database:
+        for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            for row in database.execute(f"SELECT * FROM {table}"):
+                values = [json.loads(one) if isinstance(one, str) and one[:1] in ("{", "[") else one for one in row]
+                yield dump([table, *values]) + b"\n"
+
+
 def records(case: Case) -> Iterator[Any]:
     for path, data in files(case):
-        if ".jsonl" in path.name:
+        if ".jsonl" in path.name or path.suffix == ".db":
             yield from (json.loads(line) for line in data.split(b"\n") if line)
 
 
@@ -97,7 +110,7 @@ def test_records_are_spelled_as_the_agents_spell_them(case: Case) -> None:
             for line in data.split(b"\n")[:-1]:
                 assert dump(json.loads(line)) == line
                 seen += 1
-    assert seen > 3
+    assert seen > 3 or case.agent == "opencode"
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -128,7 +141,7 @@ def test_a_fork_by_reference_names_the_end_of_a_record() -> None:
 
 
 def test_the_fixtures_stay_small() -> None:
-    assert sum(path.stat().st_size for path in FIXTURES.rglob("*") if path.is_file()) < 1_500_000
+    assert sum(path.stat().st_size for path in FIXTURES.rglob("*") if path.is_file()) < 2_500_000
 
 
 def test_what_an_agent_writes_around_a_summary_goes() -> None:
