@@ -6,6 +6,7 @@ The same parts as in `verbs/convert.py`, in the same order, so that laws about t
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from itertools import pairwise, permutations
 from pathlib import Path
@@ -149,6 +150,12 @@ def end_of_body(stored: Stored) -> int:
     """Returns where new records go: the end, or in a document the place before its tail."""
     if stored.form.traits.record_kind != "range":
         return len(stored.data)
+    if stored.form.name == "atif":
+        from clew.formats.framing import frame_document as frame
+
+        found = frame(stored.data, "steps")
+        assert found is not None
+        return found.closed
     from thirdformat.records import frame_document
 
     return frame_document(stored.data).closed
@@ -157,7 +164,7 @@ def end_of_body(stored: Stored) -> int:
 def with_junk(stored: Stored) -> Stored:
     """Returns the session with a record more that says nothing."""
     if stored.form.traits.record_kind == "range":
-        data = stored.data.replace(b'"messages":[', b'"messages":[5,', 1).replace(b"[5,]", b"[5]")
+        data = re.sub(rb'("(?:messages|steps)":\[)', rb"\g<1>5,", stored.data, count=1).replace(b"[5,]", b"[5]")
     else:
         first, newline, rest = stored.data.partition(b"\n")
         data = first + newline + b'{"type":"from-the-future"}\n' + rest

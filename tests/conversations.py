@@ -387,7 +387,7 @@ def _spoil(draw: st.DrawFn, line: bytes) -> bytes:
 def _disturb_document(draw: st.DrawFn, data: bytes) -> bytes:
     document = json.loads(data)
     for what in draw(st.lists(st.sampled_from(["element", "member", "head", "tail"]), max_size=3)):
-        elements = document["messages"]
+        elements = document["steps" if "steps" in document else "messages"]
         at = draw(st.integers(0, len(elements)))
         if what == "element":
             elements.insert(
@@ -411,7 +411,7 @@ def _disturb_document(draw: st.DrawFn, data: bytes) -> bytes:
 
 
 def _spoil_text(draw: st.DrawFn, data: bytes) -> bytes:
-    places = [m.end() - 1 for m in re.finditer(rb'"say": ?"[A-Za-z]', data)]
+    places = [m.end() - 1 for m in re.finditer(rb'"(?:say|message)": ?"[A-Za-z]', data)]
     if not places:
         return data
     at = draw(st.sampled_from(places))

@@ -24,7 +24,8 @@ class Traits(msgspec.Struct, frozen=True):
     `record_kind`: line, range (of a document) or row. `transport` names the id space for handles. `carries_id`:
     whether the records carry the session's id. `cursor_in_key`: whether a place in a tree names the writer's target.
     `holds_*`: what it can say. `any_uuid`: whether clew may choose the id (a derived version 8 UUID).
-    `writes`: whether writing is offered; `verified` the version whose real agent resumed what we wrote.
+    `writes`: whether writing is offered; `verified` the version whose real agent resumed what we wrote. `listed_by`
+    names the files by which the agent finds a session: they are placed last, so that it never finds half a one.
     """
 
     record_kind: Literal["line", "range", "row"]
@@ -38,6 +39,7 @@ class Traits(msgspec.Struct, frozen=True):
     writes: bool = True
     verified: str = ""
     offline: bool = True
+    listed_by: tuple[str, ...] = ()
     exported: bool = False
     """Whether it is no agent's: its files are written under `--out` only, and nothing resumes from one."""
 
