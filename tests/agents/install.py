@@ -101,6 +101,22 @@ AGENTS = {
             NODE_22,
             ("node-*/bin/node",),
         ),
+        Pin(
+            "gemini",
+            "@google/gemini-cli",
+            "0.61.0",
+            ("@google/gemini-cli/bundle/gemini.js",),
+            NODE_22,
+            ("node-*/bin/node",),
+        ),
+        Pin(
+            "qwen",
+            "@qwen-code/qwen-code",
+            "0.24.4",
+            ("@qwen-code/qwen-code/cli-entry.js",),
+            NODE_22,
+            ("node-*/bin/node",),
+        ),
         Pin("droid", "droid", "0.215.0", ("@factory/cli-*/bin/droid",)),
     )
 }

@@ -35,8 +35,10 @@ OTHER = {"claude": "codex", "codex": "claude", "grok": "claude", "kimi": "codex"
 CALLS = {
     "codex": Call("exec_command", {"cmd": "echo from-there"}, "call_there_1"),
     "claude": Call("Bash", {"command": "echo from-there", "description": "say so"}, "toolu_there_1"),
+    "gemini": Call("run_shell_command", {"command": "echo from-there", "description": "say so"}, "call_there_1"),
     "grok": Call("run_terminal_command", {"command": "echo from-there", "description": "say so"}, "call_there_1"),
     "kimi": Call("Bash", {"command": "echo from-there"}, "call_there_1"),
+    "qwen": Call("run_shell_command", {"command": "echo from-there", "is_background": False}, "call_there_1"),
 }
 
 AGENTS = ("claude", "codex", "grok", "kimi")
@@ -47,7 +49,7 @@ CASES = [
 ]
 PAIRS = [
     *((case, OTHER[case.agent]) for case in CASES),
-    *((case, there) for case in own_cases("claude") for there in ("grok", "kimi")),
+    *((case, there) for case in own_cases("claude") for there in ("gemini", "grok", "kimi", "qwen")),
 ]
 
 

@@ -1,4 +1,4 @@
-"""The fake model: one HTTP server on 127.0.0.1 that speaks the Messages, the Responses and the Chat Completions API.
+"""The fake model: one HTTP server on 127.0.0.1 that speaks the Messages, Responses, Chat Completions and Gemini APIs.
 
 It listens on an ephemeral port and answers from a script (`agents.lab.script`); when the script has run out,
 the answer is the short text `DEFAULT_REPLY`. It records every request with its body. It is a thread of this
@@ -16,13 +16,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
-from agents.lab import chat_api, messages_api, responses_api
+from agents.lab import chat_api, gemini_api, messages_api, responses_api
 from agents.lab.packed import decompress
 from agents.lab.script import Script, Step, Text
 
 __all__ = ["DEFAULT_REPLY", "FakeModel", "Request"]
 
 DEFAULT_REPLY = "Understood."
+
+TURNS = ("/v1/messages", "/responses", "/chat/completions", gemini_api.STREAM, gemini_api.WHOLE)
+"""How the paths end at which the model is asked to speak."""
 
 MAX_REQUESTS = 400
 """After so many requests every answer is an error: an agent that runs in circles ends."""
@@ -46,7 +49,7 @@ class Request:
     def is_turn(self) -> bool:
         """Whether the model was asked to speak."""
         path = self.path.split("?")[0]
-        return self.method == "POST" and path.endswith(("/v1/messages", "/responses", "/chat/completions"))
+        return self.method == "POST" and path.endswith(TURNS)
 
 
 @dataclass
@@ -119,6 +122,7 @@ class FakeModel:
         path = request.path.split("?")[0]
         speak: Any = messages_api if path.endswith("/v1/messages") else responses_api
         speak = chat_api if path.endswith("/chat/completions") else speak
+        speak = gemini_api if path.endswith((gemini_api.STREAM, gemini_api.WHOLE)) else speak
         latest = speak.latest_text(request.body)
         for number, entry in enumerate(self._entries):
             when = getattr(entry.step, "when", None)
@@ -191,7 +195,9 @@ class _Handler(BaseHTTPRequestHandler):
             body = {"unparsed": raw[:2000].decode("utf-8", "replace")}
         path = self.path.split("?")[0]
         noted, step = self._note(body)
-        if path.endswith("/count_tokens"):
+        if path.endswith(":countTokens"):
+            self._answer(200, {"totalTokens": max(1, len(raw) // 4)})
+        elif path.endswith("/count_tokens"):
             self._answer(200, {"input_tokens": max(1, len(raw) // 4)})
         elif not noted.is_turn:
             self._answer(404 if "/v1/" in path else 200, {"error": {"message": "nothing here"}})
@@ -201,6 +207,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(step.status, {"type": "error", "error": {"type": "api_error", "message": "scripted"}})
         elif path.endswith("/v1/messages"):
             self._speak(messages_api.reply(body, step, len(raw)), messages_api.whole(body, step, len(raw)), body, step)
+        elif path.endswith(gemini_api.STREAM):
+            self._speak(gemini_api.reply(body, step, len(raw)), {}, {"stream": True}, step)
+        elif path.endswith(gemini_api.WHOLE):
+            self._answer(200, gemini_api.whole(body, step, len(raw)))
         elif path.endswith("/chat/completions"):
             self._speak(chat_api.reply(body, step, len(raw)), chat_api.whole(body, step, len(raw)), body, step)
         else:
@@ -234,9 +244,9 @@ class _Handler(BaseHTTPRequestHandler):
                 named = f"event: {kind}\n" if "type" in event else ""
                 self.wfile.write(f"{named}data: {json.dumps(event)}\n\n".encode())
                 self.wfile.flush()
-                if kind.endswith("delta") or (kind == "chunk" and event.get("choices")):
+                if kind.endswith("delta") or (kind == "chunk" and (event.get("choices") or event.get("candidates"))):
                     pace.after(self)
-            if "type" not in event:
+            if "type" not in event and "candidates" not in event:
                 self.wfile.write(b"data: [DONE]\n\n")
         except (_LineEnded, BrokenPipeError, ConnectionResetError):
             pass

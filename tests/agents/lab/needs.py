@@ -11,18 +11,20 @@ from typing import Literal
 import pytest
 
 from agents.install import AGENTS, find_agent
-from agents.lab import claude, codex, grok, kimi, opencode
+from agents.lab import claude, codex, gemini, grok, kimi, opencode, qwen
 
 __all__ = ["DRIVERS", "AgentName", "need_agent"]
 
-AgentName = Literal["claude", "codex", "grok", "kimi", "opencode"]
+AgentName = Literal["claude", "codex", "gemini", "grok", "kimi", "opencode", "qwen"]
 
 DRIVERS: dict[str, ModuleType] = {
     "claude": claude,
     "codex": codex,
+    "gemini": gemini,
     "grok": grok,
     "kimi": kimi,
     "opencode": opencode,
+    "qwen": qwen,
 }
 """The drivers by the agent's short name; both have resume, fork, start, compact."""
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["PROBE", "Seen", "from_chat_api", "from_messages_api", "from_responses_api"]
+__all__ = ["PROBE", "Seen", "from_chat_api", "from_gemini_api", "from_messages_api", "from_responses_api"]
 
 PROBE = "Probe: go on from here, please."
 """The prompt that a resumed session is given, where the caller names none."""
@@ -261,6 +261,55 @@ def _chat_call(call: Any) -> dict[str, Any]:
     except (TypeError, ValueError):
         pass  # not JSON: sent as it is
     return {"id": call.get("id"), "name": function.get("name"), "arguments": arguments}
+
+
+GEMINI_FILLERS = (
+    "[The previous response was interrupted before it completed.]",
+    "[Continuing from previous AI thoughts...]",
+    "\u200b",
+)
+"""Texts that Gemini CLI puts in where its API wants a turn, and the sign with which clew guards a text."""
+
+
+def from_gemini_api(body: Any) -> tuple[list[Message], list[dict[str, str]]]:
+    """Reads the contents of a request of the Gemini API, and what the harness injected.
+
+    A picture behind a response belongs to the result; the agent's own context is a text that comes first of all.
+    """
+    out: list[Message] = []
+    injected: list[dict[str, str]] = []
+    for number, content in enumerate(body.get("contents") or []):
+        role = "assistant" if content.get("role") == "model" else "user"
+        results, said = message("tool"), message(role)
+        for place, part in enumerate(content.get("parts") or []):
+            text = part.get("text")
+            response = part.get("functionResponse")
+            if response is not None:
+                results["tool_results"].append(_gemini_result(response))
+            elif "functionCall" in part:
+                call = part["functionCall"]
+                said["tool_calls"].append({"id": call.get("id"), "name": call["name"], "arguments": call.get("args")})
+            elif "inlineData" in part:
+                data = part["inlineData"]
+                target = results if results["tool_results"] and not said["texts"] else said
+                target["images"].append(f"data:{data.get('mimeType')};base64,{data.get('data')}")
+            elif text in GEMINI_FILLERS or (number == place == 0 and str(text).startswith("<session_context>")):
+                injected.append({"role": role, "text": text})
+            elif isinstance(text, str) and not part.get("thought"):
+                _add_text(said, text)
+        out.extend(found for found in (results, said) if not _is_empty(found))
+    return out, injected
+
+
+def _gemini_result(response: Any) -> dict[str, Any]:
+    given = response.get("response") or {}
+    failed = "output" not in given and isinstance(given.get("error"), str)
+    text = given.get("error" if failed else "output")
+    return {
+        "call_id": response.get("id"),
+        "text": text if isinstance(text, str) else json.dumps(given),
+        "is_error": failed,
+    }
 
 
 EXIT = re.compile(r"(?:exited with code|Exit code:) (-?\d+)")
