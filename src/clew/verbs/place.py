@@ -100,14 +100,21 @@ def make_item(form: Format, base: Path, stream: Stream, old: Stream | None) -> I
 
 
 def place_all(form: Format, home: Home, items: Sequence[Item | Rows], now_ms: int) -> None:
-    """Places files and rows in order."""
+    """Places files and rows in order, those by which the agent finds a session last."""
     base = base_of(form, home)
-    for item in items:
+    for item in in_safe_order(form, items):
         if isinstance(item, Rows):
             assert form.place_rows is not None, "only a format that places rows names some"
             form.place_rows(home, item.path, item.data, item.expect, now_ms)
         else:
             place_items(base, [item])
+
+
+def in_safe_order(form: Format, items: Sequence[Item | Rows]) -> list[Item | Rows]:
+    """Returns the items in an order that is safe to interrupt; of several for one file only the last one counts."""
+    last = {item.path: number for number, item in enumerate(items)}
+    left = [item for number, item in enumerate(items) if last[item.path] == number]
+    return sorted(left, key=lambda item: isinstance(item, Item) and item.path.name in form.traits.listed_by)
 
 
 def present_stream(form: Format, home: Home, path: str) -> Buffer | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clew.formats.grok.locate import GrokLocate
-from clew.formats.grok.reader import AGENT, read
+from clew.formats.grok.reader import AGENT, SUMMARY, read
 from clew.formats.grok.resume import GrokResume
 from clew.formats.grok.writer import VERSION, rebase, splice, write
 from clew.formats.protocol import Format, Traits
@@ -11,7 +11,7 @@ from clew.formats.protocol import Format, Traits
 FORMAT = Format(
     name=AGENT,
     title="Grok Build",
-    traits=Traits(record_kind="line", transport="grok", carries_id=False, verified=VERSION),
+    traits=Traits(record_kind="line", transport="grok", carries_id=False, verified=VERSION, listed_by=(SUMMARY,)),
     read=read,
     locate=GrokLocate(),
     resume=GrokResume(),

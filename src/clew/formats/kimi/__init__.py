@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clew.formats.kimi.locate import KimiLocate
-from clew.formats.kimi.reader import AGENT, read
+from clew.formats.kimi.reader import AGENT, STATE, read
 from clew.formats.kimi.resume import KimiResume
 from clew.formats.kimi.writer import VERSION, rebase, splice, write
 from clew.formats.protocol import Format, Traits
@@ -11,7 +11,7 @@ from clew.formats.protocol import Format, Traits
 FORMAT = Format(
     name=AGENT,
     title="Kimi Code",
-    traits=Traits(record_kind="line", transport="kimi", carries_id=False, verified=VERSION),
+    traits=Traits(record_kind="line", transport="kimi", carries_id=False, verified=VERSION, listed_by=(STATE,)),
     read=read,
     locate=KimiLocate(),
     resume=KimiResume(),
