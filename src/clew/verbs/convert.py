@@ -287,7 +287,7 @@ class _Job:
             raise self._diverged(existing)
         found = there.found
         assert found is not None, "a session that is continued lies in its agent's home"
-        if len(there.keys) == len(self.keys):
+        if len(there.keys) == len(self.keys) and self._is_whole(there):
             if not self.dry_run:
                 capture_session(self.ctx, there)
             report = RestoreReport("whole", len(self.messages), 0)
@@ -322,6 +322,11 @@ class _Job:
         paths = tuple(shown_path(self.target, base, stream.path) for stream in streams)
         self._place(base, items, workshop)
         return self._finish(session, report, workshop, paths)
+
+    def _is_whole(self, there: Opened) -> bool:
+        """Tells whether the files by which the agent finds a session are there: a placing may have been interrupted."""
+        names = {file.path.rpartition("/")[2] for file in there.source.side}
+        return names.issuperset(self.target.traits.listed_by)
 
     def _diverged(self, existing: _Existing) -> Refused:
         there = existing.opened
