@@ -160,6 +160,18 @@ def read_body(body: Any) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     return out, injected
 
 
+def settle(home: Path, cwd: Path, session_id: str) -> None:
+    """Moves a recorded session to the folder it is resumed in, where its own is not there: the agent needs one."""
+    path = home / ".local" / "share" / "opencode" / "opencode.db"
+    if not path.exists():
+        return
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        found = database.execute("SELECT directory FROM session WHERE id = ?", (session_id,)).fetchone()
+        if found is not None and not Path(found[0]).is_dir():
+            values = (str(cwd), str(cwd).strip("/"), session_id)
+            database.execute("UPDATE session SET directory = ?, path = ? WHERE id = ?", values)
+
+
 def resume(
     home: Path,
     cwd: Path,
@@ -171,6 +183,7 @@ def resume(
     model: str | None = None,
 ) -> Seen:
     """Resumes a session with one prompt, to the end of its turn."""
+    settle(home, cwd, session_id)
     with FakeModel(script) as fake:
         return run(home, cwd, prompt, fake, ["--session", session_id, "--model", model or MODEL], seconds=seconds)
 
@@ -179,6 +192,7 @@ def fork(
     home: Path, cwd: Path, session_id: str, prompt: str = PROBE, script: Script = (), *, seconds: float = SECONDS * 3
 ) -> Seen:
     """Forks a session: the turn goes to a new one, `Seen.session_id`."""
+    settle(home, cwd, session_id)
     with FakeModel(script) as fake:
         return run(home, cwd, prompt, fake, ["--session", session_id, "--fork", "--model", MODEL], seconds=seconds)
 
