@@ -35,7 +35,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from carrying import Desk, but_for, complete, end_of_body, examples, formats_to_test, pairs_to_test, text_of, with_junk
+from carrying import Desk, complete, end_of_body, examples, formats_to_test, pairs_to_test, text_of, with_junk
 from clew.conversation import canonical
 from clew.conversation.canonical import keys_of
 from clew.conversation.groups import group_messages
@@ -546,9 +546,7 @@ def test_a_spliced_session_is_cut_as_before(form: Format, data: st.DataObject) -
 # --- and where a reading ended -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "form", but_for("grok", why="numbers of records in a continued reading", run=False), ids=name_of
-)
+@pytest.mark.parametrize("form", formats_to_test(), ids=name_of)
 @examples(10)
 @given(data=st.data())
 def test_a_reading_that_goes_on_says_the_same_as_a_whole_one(form: Format, data: st.DataObject) -> None:

@@ -533,7 +533,7 @@ def test_s125_one_id_in_two_turns(form: Format) -> None:
 
 @pytest.mark.parametrize(
     "form",
-    but_for("grok", "kimi", "opencode", "pi", why="a result is looked for by the call's original id"),
+    but_for("opencode", "pi", why="a result is looked for by the call's original id"),
     ids=lambda form: form.name,
 )
 def test_s125_one_id_again_while_it_is_open(form: Format) -> None:
@@ -593,7 +593,7 @@ def test_s128_what_a_user_quotes_is_sent_whole(form: Format, text: str) -> None:
 
 @pytest.mark.parametrize(
     "form",
-    but_for("kimi", why="a genuine result of that very text is taken for an invented one"),
+    formats_to_test(),
     ids=lambda form: form.name,
 )
 @pytest.mark.parametrize("text", [INVENTED, INVENTED + " It did run.", "\\" + INVENTED])

@@ -31,6 +31,8 @@ class Content:
         self.kept = kept
         self.model = ""
         self.foreign = ""
+        self.renamed: dict[str, str] = {}
+        """The ids that calls had before clew's writer made them legal and unique."""
         self._marks: dict[str, deque[rec.CallMark]] = {}
 
     def messages(self, item: rec.Item) -> Iterator[Message]:
@@ -97,8 +99,9 @@ class Content:
         if mark.text:
             found = unwrap_arguments(text_of(arguments).encode("utf-8", "replace"))
             arguments = arguments if found is None else found
-        call_id = mark.id if mark.id is not None else written
-        return Call(call_id, mark.name if mark.name is not None else name, arguments)
+        if mark.id is not None:
+            self.renamed[written] = mark.id
+        return Call(written, mark.name if mark.name is not None else name, arguments)
 
     # --- results ----------------------------------------------------------------------------------------------
 
@@ -120,8 +123,7 @@ class Content:
             source = unguard_text(text_of(source))
         parts: list[Part] = [] if is_empty(source) else [Text(source)]
         parts += [_image(piece.url) for piece in rec.decode_parts(item.images) if piece.type == "image"]
-        call_id = mark.id if mark is not None and mark.id is not None else written
-        return Message("tool", tuple(parts), "agent", "", None, "", "", call_id)
+        return Message("tool", tuple(parts), "agent", "", None, "", "", written)
 
 
 _OLD = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool_result"}

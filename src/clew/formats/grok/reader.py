@@ -6,7 +6,7 @@ was odd is reported. A session without a history is read from its stream for dis
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -37,7 +37,7 @@ _KNOWN_FORMAT = 1
 
 def read(source: Source, since: Ending | None = None) -> Session:
     """Reads a session whole, or goes on from `since` where the history still begins as it did."""
-    if since is not None and len(source.streams) == 1 and since.holds_for(source):
+    if since is not None and since.offset > 0 and len(source.streams) == 1 and since.holds_for(source):
         known = rec.decode(since.state, Known)
         if known.model is not None:
             session = _Reading(source, since, known).session()
@@ -94,7 +94,7 @@ class _Reading:
 
     def session(self) -> Session | None:
         """Returns what was read; None where it does not go on plainly."""
-        normal = _normal(self.said)
+        normal = _normal(self.said, self.content.renamed)
         if self.since is not None and normal.strays:
             return None
         for stray in normal.strays:
@@ -161,8 +161,8 @@ class _Reading:
         return (*_normal(before[: places[-1]]).messages, *normal.messages[at:]), boundaries
 
 
-def _normal(said: list[tuple[Message, int]]) -> Normal:
-    builder = NormalBuilder()
+def _normal(said: list[tuple[Message, int]], renamed: Mapping[str, str] = {}) -> Normal:
+    builder = NormalBuilder(renamed)
     for message, record in said:
         builder.add(message, record)
     return builder.finish()

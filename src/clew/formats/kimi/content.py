@@ -62,13 +62,12 @@ def _image(raw: msgspec.Raw, blobs: Mapping[str, SideFile]) -> Image:
 
 
 def read_call(call_id: object, name: object, arguments: msgspec.Raw, mark: Mark | None) -> Call:
-    """Returns a call under the id and name that it had before clew's writer made them legal."""
+    """Returns a call under the id that it has in the file, with its own name and arguments."""
     source = rec.as_arguments(arguments)
-    given, called = rec.text(call_id), rec.text(name)
+    called = rec.text(name)
     if mark is not None:
         if mark.text:
             text = unwrap_arguments(text_of(source).encode())
             source = source if text is None else text
-        given = mark.id if mark.id is not None else given
         called = mark.name if mark.name is not None else called
-    return Call(given, called, source)
+    return Call(rec.text(call_id), called, source)

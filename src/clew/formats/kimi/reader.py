@@ -8,7 +8,7 @@ stands behind a damaged line, the reader goes on behind it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -41,7 +41,7 @@ MAIN = "agents/main/wire.jsonl"
 
 def read(source: Source, since: Ending | None = None) -> Session:
     """Reads a session whole, or goes on from `since` where what was added does not reach back."""
-    if since is not None and len(source.streams) == 1 and since.holds_for(source):
+    if since is not None and since.offset > 0 and len(source.streams) == 1 and since.holds_for(source):
         state = rec.decode(since.state, Known)
         if state.model is not None:
             try:
@@ -181,13 +181,10 @@ class _Reading:
         for place, call in enumerate(rec.decode_calls(message.calls)):
             mark = marks[place] if place < len(marks) else None
             found = read_call(call.id, call.name, call.arguments, mark)
-            self._open(rec.text(call.id), found)
+            self.names[found.id] = found.name
+            if mark is not None and mark.id is not None:
+                self.renamed[found.id] = mark.id
             yield found
-
-    def _open(self, written: str, call: Call) -> None:
-        self.names[written] = call.name
-        if written != call.id:
-            self.renamed[written] = call.id
 
     def _answer(
         self,
@@ -199,7 +196,7 @@ class _Reading:
         number: int,
     ) -> None:
         """Takes a result; one that clew's writer had to make up is none."""
-        if (mark is not None and mark.invented) or _is_invented(parts):
+        if mark.invented if mark is not None else _is_invented(parts):
             self._push(_Item(_RESULT, []), None)
             return
         failed = result.is_error is True
@@ -208,8 +205,7 @@ class _Reading:
             took = took if is_timed(self.names.get(written, "")) else None
             parts = render_result(parts, failed=failed, duration_ms=took, note=rec.text(result.note))
         is_error = mark.error if mark is not None else failed
-        call_id = self.renamed.get(written, written)
-        said = Message("tool", parts, "agent", "", time_ms, "", "", call_id, is_error)
+        said = Message("tool", parts, "agent", "", time_ms, "", "", written, is_error)
         self._push(_Item(_RESULT, [(said, number)]), time_ms)
 
     # --- steps ------------------------------------------------------------------------------------------------
@@ -226,7 +222,7 @@ class _Reading:
                     self._piece(rec.text(event.step_uuid), part, time_ms, number)
             case "tool.call":
                 call = read_call(event.call_id, event.name, event.args, None)
-                self._open(call.id, call)
+                self.names[call.id] = call.name
                 self._piece(rec.text(event.step_uuid), call, time_ms, number)
             case "tool.result":
                 result = rec.decode(event.result, rec.Result)
@@ -321,13 +317,17 @@ class _Reading:
 
     # --- the session ------------------------------------------------------------------------------------------
 
+    def _said_before(self, place: int) -> int:
+        """Returns how many messages of the full history lie before a place in the agent's own list."""
+        return len(_normal(self.full[:place], self.renamed).messages)
+
     def session(self) -> Session:
         """Returns what was read."""
-        source, normal = self.source, _normal(self.items)
+        source, normal = self.source, _normal(self.items, self.renamed)
         if self.since is not None and normal.strays:
             raise _ReachesBack
         plain = self.items == self.full
-        history = normal.messages if plain else _normal(self.full).messages
+        history = normal.messages if plain else _normal(self.full, self.renamed).messages
         for stray in normal.strays:
             record = stray.record or 0
             stream, start, _ = self.records.place(record)
@@ -345,9 +345,9 @@ class _Reading:
             created_by=normal.created_by,
             records=self.records,
             history=history,
-            boundaries=tuple(Boundary(len(_normal(self.full[:at]).messages), kind) for at, kind in self.boundaries),
+            boundaries=tuple(Boundary(self._said_before(at), kind) for at, kind in self.boundaries),
             branches=tuple(
-                Branch(count, len(_normal(self.full[:at]).messages), _normal(gone).messages)
+                Branch(count, self._said_before(at), _normal(gone, self.renamed).messages)
                 for count, (at, gone) in enumerate(self.branches, 1)
             ),
             side=source.side,
@@ -390,8 +390,8 @@ def _restamp(item: _Item, number: int) -> _Item:
     return _Item(item.sort, [(message, number) for message, _ in item.pieces])
 
 
-def _normal(items: Iterable[_Item]) -> Normal:
-    builder = NormalBuilder()
+def _normal(items: Iterable[_Item], renamed: Mapping[str, str]) -> Normal:
+    builder = NormalBuilder(renamed)
     for item in items:
         for message, record in item.pieces:
             builder.add(message, record)
