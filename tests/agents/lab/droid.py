@@ -24,6 +24,9 @@ AGENT = "droid"
 
 MODEL = "custom:Lab-0"
 
+ATTACHED = "Image content from tool result:"
+"""How the agent opens a message of its own with the images of a result."""
+
 Prompt = str | Sequence[dict[str, Any]]
 """A text, or parts of a prompt (text, image)."""
 
@@ -51,6 +54,7 @@ def configure(home: Path, url: str) -> None:
         "baseUrl": f"{url}/v1",
         "apiKey": "sk-fake-000",
         "provider": "generic-chat-completion-api",
+        "noImageSupport": False,
         "maxOutputTokens": 8_000,
     }
     folder = home / ".factory"
@@ -58,6 +62,19 @@ def configure(home: Path, url: str) -> None:
     defaults = {"model": MODEL, "reasoningEffort": "none", "autonomyMode": "auto-high"}
     told = {"customModels": [model], "sessionDefaultSettings": defaults}
     (folder / "settings.json").write_text(json.dumps(told))
+
+
+def read_body(body: Any) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """Reads a request; images of results, which this API takes from a user only, go back to their results."""
+    messages, injected = from_chat_api(body)
+    out: list[dict[str, Any]] = []
+    for message in messages:
+        if message["role"] == "user" and message["texts"][:1] == [ATTACHED] and out and out[-1]["role"] == "tool":
+            out[-1]["images"].extend(message["images"])
+            injected.append({"role": "user", "text": ATTACHED})
+        else:
+            out.append(message)
+    return out, injected
 
 
 class DroidSession:
@@ -163,7 +180,7 @@ class DroidSession:
     def seen(self, status: int | None = None) -> Seen:
         """Returns what was sent to the model, for the last prompt."""
         bodies = tuple(request.body for request in self.model.turns)
-        request, messages, injected = find_prompt(bodies, from_chat_api, self._prompt)
+        request, messages, injected = find_prompt(bodies, read_body, self._prompt)
         refusal = self.refusal or ("" if request is not None else "the model was not asked")
         return Seen(
             exit=1 if status == 0 and self.refusal else status,
