@@ -29,6 +29,12 @@ class BadText(msgspec.Struct, frozen=True):
     data: bytes
 
 
+class PlainJson(msgspec.Struct, frozen=True, gc=False):
+    """A TEXT that a writer has just encoded: an object or array in compact JSON, which is not looked at again."""
+
+    data: bytes
+
+
 Value: TypeAlias = int | float | str | bytes | BadText | None
 """What a column holds: NULL, INTEGER, REAL, TEXT, BLOB, or a TEXT that is no UTF-8."""
 
@@ -73,15 +79,19 @@ _encode = msgspec.json.Encoder().encode
 _MIN, _MAX = -(1 << 63), (1 << 63) - 1
 
 
-def encode_row(table: str, columns: Sequence[str], values: Sequence[Value], *, shared: bool = False) -> bytes:
+def encode_row(
+    table: str, columns: Sequence[str], values: Sequence[Value | PlainJson], *, shared: bool = False
+) -> bytes:
     """Returns the line of a row, with its newline."""
     cells = b",".join(_encode(name) + b":" + encode_value(value) for name, value in zip(columns, values, strict=True))
     mark = b'"shared":true,' if shared else b""
     return b'{"table":' + _encode(table) + b"," + mark + b'"row":{' + cells + b"}}\n"
 
 
-def encode_value(value: Value) -> bytes:
+def encode_value(value: Value | PlainJson) -> bytes:
     """Returns a value as it stands in a line."""
+    if isinstance(value, PlainJson):
+        return b'{"json":' + value.data + b"}"
     if isinstance(value, str):
         data = value.encode()
         return b'{"json":' + data + b"}" if _is_plain_json(data) else _encode(value)

@@ -21,8 +21,9 @@ from typing import Any, TypeVar, cast
 import apsw
 import msgspec
 
+from clew.conversation.source import Buffer
 from clew.errors import FormatError, NotFoundError, Refused, UnreadableSource, UnsupportedVersion
-from clew.formats.rows import BadText, Row, Value, changed_columns, row_key
+from clew.formats.rows import BadText, Row, Value, changed_columns, own_lines, row_key
 from clew.platform.faults import declare, fault
 
 T = TypeVar("T")
@@ -325,15 +326,16 @@ def _views() -> _Views:
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What is to become of one session's rows: `export` gives them as they are (None: none), in order.
+    """What is to become of one session's rows: `data` in the export form, which `decode` takes apart.
 
-    `check` is called with the present rows before anything is written and raises to stop it all.
+    `export` gives them as they are (None: none), in order; `check` is called with them before anything is written and
+    raises to stop it all.
     """
 
     export: Callable[[Tables], bytes | None]
     check: Callable[[bytes | None], None]
-    wanted: Sequence[Row]
-    present: Callable[[bytes], Sequence[Row]]
+    data: Buffer
+    decode: Callable[[Buffer], Sequence[Row]]
 
 
 def change_database(path: Path, changes: Sequence[Change], *, make: Callable[[Any], None] | None = None) -> None:
@@ -416,7 +418,7 @@ def _apply_all(connection: Any, changes: Sequence[Change]) -> None:
     for change in changes:
         there = change.export(tables)
         change.check(there)
-        _apply(connection, tables, change.present(there) if there is not None else (), change.wanted)
+        _apply(connection, tables, change.decode(there) if there is not None else (), change.decode(change.data))
     for change in changes:
         _verify(change, change.export(tables))
 
@@ -488,8 +490,10 @@ def _bound(value: Value) -> Any:
 
 def _verify(change: Change, there: bytes | None) -> None:
     """Looks at what lies there now: the wanted rows in their order, equal in every column that they name."""
-    found = [row for row in change.present(there or b"") if not row.shared]
-    wanted = [row for row in change.wanted if not row.shared]
+    if there is not None and own_lines(there) == own_lines(change.data):
+        return
+    found = [row for row in change.decode(there or b"") if not row.shared]
+    wanted = [row for row in change.decode(change.data) if not row.shared]
     same = len(found) == len(wanted) and all(
         one.table == other.table and not changed_columns(one.values, other.values)
         for one, other in zip(found, wanted, strict=True)

@@ -108,8 +108,7 @@ def put_rows(path: Path, session_id: str, data: Buffer, expect: Buffer | None, n
     (`target_diverged`, `database_busy`, `schema_differs`), UnsupportedVersion or UnreadableSource; then nothing
     was written.
     """
-    wanted = _rows(data, path)
-    _check_session(wanted, path, session_id)
+    _check_session(_rows(data, path), path, session_id)
 
     def export(tables: Tables) -> bytes | None:
         check_layout(tables, path)
@@ -121,7 +120,7 @@ def put_rows(path: Path, session_id: str, data: Buffer, expect: Buffer | None, n
             raise _diverged(path, session_id, there, expect)
 
     ensure_folder(path.parent)
-    change = Change(export, check, wanted, lambda lines: _rows(lines, path))
+    change = Change(export, check, data, lambda lines: _rows(lines, path))
     change_database(path, [change], make=lambda connection: schema.lay_out(connection.execute, now_ms))
 
 

@@ -16,18 +16,18 @@ from clew.conversation.loss import Damage
 from clew.conversation.source import Records, Source, Stream
 from clew.formats.jsonl import JsonLines
 from clew.formats.opencode.records import (
-    COLUMNS,
     DOCUMENT,
     DOCUMENT_MESSAGE,
     INFO,
+    LINE,
     MESSAGE,
     PART,
     REVERT,
-    SESSION,
+    Columns,
     DocumentInfo,
+    Line,
     MessageData,
     PartData,
-    SessionColumns,
     decode,
     is_there,
     json_of,
@@ -35,7 +35,6 @@ from clew.formats.opencode.records import (
     number_in,
     text_in,
 )
-from clew.formats.rows import LINE, Line
 
 _DOCUMENT = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:info|messages)"\s*:')
 _TREE = re.compile(r"(?:^|/)(session|message|part)/(?:[^/]+/){1,2}[^/]+\.json\Z")
@@ -108,13 +107,9 @@ class Stored:
             elif line.table == "part":
                 self._take_part(number, line)
             elif line.table == "session":
-                found = decode(SESSION, line.row)
-                if found is None:
-                    self._report(number, "unreadable row")
-                else:
-                    self._take_session(found)
+                self._take_session(line.row)
 
-    def _take_session(self, row: SessionColumns) -> None:
+    def _take_session(self, row: Columns) -> None:
         metadata, revert = json_of(row.metadata), json_of(row.revert)
         self.facts = Facts(
             text_in(row.id) or self.facts.id,
@@ -127,11 +122,10 @@ class Stored:
         )
 
     def _take_message(self, number: int, line: Line) -> None:
-        row = decode(COLUMNS, line.row)
-        raw = json_of(row.data) if row is not None else None
+        row, raw = line.row, json_of(line.row.data)
         data = decode(MESSAGE, raw) if raw is not None else None
-        if row is None or data is None:
-            self._report(number, "unreadable row", text_in(row.id) if row is not None else "")
+        if data is None:
+            self._report(number, "unreadable row", text_in(row.id))
             return
         time_ms, stored_ms = number_in(member(data.time, "created")), number_in(row.time_created)
         self._add(text_in(row.id), data, number, time_ms if time_ms is not None else stored_ms, stored_ms)
@@ -144,11 +138,10 @@ class Stored:
         self.entries.append(entry)
 
     def _take_part(self, number: int, line: Line) -> None:
-        row = decode(COLUMNS, line.row)
-        raw = json_of(row.data) if row is not None else None
+        row, raw = line.row, json_of(line.row.data)
         data = decode(PART, raw) if raw is not None else None
-        if row is None or data is None:
-            self._report(number, "unreadable row", text_in(row.id) if row is not None else "")
+        if data is None:
+            self._report(number, "unreadable row", text_in(row.id))
             return
         self._add_part(text_in(row.id), text_in(row.message_id), data, number)
 
@@ -156,8 +149,8 @@ class Stored:
         entry = self._known.get(message)
         if entry is None:
             self._report(record, "missing parent", f"part {id_} of the message {message}, which is not there")
-        elif (message + "\x00" + id_) not in self._parts:
-            self._parts.add(message + "\x00" + id_)
+        elif id_ not in self._parts or all(piece.id != id_ for piece in entry.parts):
+            self._parts.add(id_)
             entry.parts.append(Piece(id_, data, record))
 
     # --- an export --------------------------------------------------------------------------------------------

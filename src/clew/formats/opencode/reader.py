@@ -28,7 +28,7 @@ from clew.formats.opencode.records import (
     decode,
     is_there,
 )
-from clew.formats.opencode.turns import messages_of, model_of, provider_of
+from clew.formats.opencode.turns import Telling, messages_of, model_of, provider_of
 
 AGENT = "opencode"
 
@@ -40,9 +40,10 @@ def read(source: Source, since: Ending | None = None) -> Session:
     del since
     stored = Stored(source)
     kept, reverted = taken_back(stored)
-    effective = _normal(_in_context(kept), full=False)
-    history = _normal(kept, full=True)
-    full = effective.messages if history.messages == effective.messages else history.messages
+    context, telling = _in_context(kept), Telling(full=False)
+    effective = _normal(context, telling)
+    all_of_it = context is kept and not telling.cut
+    full = effective.messages if all_of_it else _normal(kept, Telling(full=True)).messages
     for stray in effective.strays:
         if stray.record is not None:
             stream, start, _ = stored.records.place(stray.record)
@@ -81,10 +82,10 @@ def _session_mark(metadata: msgspec.Raw) -> Mark | None:
     return decode(MARK, found.clew) if found is not None and is_there(found.clew) else None
 
 
-def _normal(entries: Sequence[Entry], *, full: bool) -> Normal:
-    builder, taken = NormalBuilder(), set[str]()
+def _normal(entries: Sequence[Entry], telling: Telling) -> Normal:
+    builder = NormalBuilder()
     for entry in entries:
-        for said in messages_of(entry, full=full, taken=taken):
+        for said in messages_of(entry, telling):
             builder.add(said.message, said.record)
     return builder.finish()
 
@@ -155,14 +156,14 @@ def _boundaries(entries: Sequence[Entry], history: Sequence[Message]) -> list[Bo
     found: list[Boundary] = []
     for at, entry in enumerate(entries):
         if entry.id in summarised and _compaction(entry) is not None:
-            place = len(_normal(entries[:at], full=True).messages)
+            place = len(_normal(entries[:at], Telling(full=True)).messages)
             if 0 < place <= len(history):
                 found.append(Boundary(place))
     return found
 
 
 def _branches(reverted: Sequence[Entry], history: Sequence[Message]) -> tuple[Branch, ...]:
-    messages = _normal(reverted, full=True).messages
+    messages = _normal(reverted, Telling(full=True)).messages
     return (Branch(1, len(history), messages),) if messages else ()
 
 

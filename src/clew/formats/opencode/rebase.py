@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from clew.conversation.source import Session
 from clew.errors import UnwritableContent
 from clew.formats.opencode.names import renamed
-from clew.formats.opencode.records import COLUMNS, decode, text_in
+from clew.formats.opencode.records import LINE, decode, text_in
 from clew.formats.protocol import WriteOptions, Written, WrittenFile
-from clew.formats.rows import LINE, database_of, is_rows, name_rows
+from clew.formats.rows import database_of, is_rows, name_rows
 
 _KEPT = ("project", "session", "todo", "message", "part")
 _MEMBER = re.compile(
@@ -47,8 +47,7 @@ def _names(session: Session, options: WriteOptions) -> dict[bytes, bytes]:
     for number in range(len(session.records)):
         line = decode(LINE, session.records[number])
         if line is not None and line.table in ("message", "part"):
-            row = decode(COLUMNS, line.row)
-            old = text_in(row.id) if row is not None else ""
+            old = text_in(line.row.id)
             if old:
                 names[old.encode("utf-8", "replace")] = renamed(old, options.session_id).encode()
     return names

@@ -30,21 +30,19 @@ class Columns(msgspec.Struct, frozen=True, gc=False):
     message_id: Cell = None
     time_created: Cell = None
     data: Cell = None
-
-
-class SessionColumns(msgspec.Struct, frozen=True):
-    """The columns of `session` that are looked at."""
-
-    id: Cell = None
     parent_id: Cell = None
-    project_id: Cell = None
     directory: Cell = None
     title: Cell = None
     version: Cell = None
     metadata: Cell = None
     revert: Cell = None
-    time_created: Cell = None
-    time_updated: Cell = None
+
+
+class Line(msgspec.Struct, frozen=True, gc=False):
+    """One exported row, as far as it is looked at."""
+
+    table: str
+    row: Columns
 
 
 class MessageData(msgspec.Struct, frozen=True):
@@ -159,8 +157,7 @@ class Document(msgspec.Struct, frozen=True):
     messages: list[RAW] = []
 
 
-COLUMNS = msgspec.json.Decoder(Columns)
-SESSION = msgspec.json.Decoder(SessionColumns)
+LINE = msgspec.json.Decoder(Line)
 MESSAGE = msgspec.json.Decoder(MessageData)
 PART = msgspec.json.Decoder(PartData)
 STATE = msgspec.json.Decoder(ToolState)
@@ -225,12 +222,13 @@ def as_text(raw: msgspec.Raw) -> Lazy | None:
 def is_there(raw: msgspec.Raw) -> bool:
     """Tells whether a member is there and not null."""
     view = memoryview(raw)
-    return len(view) > 0 and bytes(view[:4]) != b"null"
+    size = len(view)
+    return size > 4 or (size > 0 and bytes(view) != b"null")
 
 
 def mark_in(metadata: msgspec.Raw) -> Mark | None:
     """Returns the mark of ours in a `metadata` object, or None."""
-    if not is_there(metadata) or b'"clew"' not in bytes(metadata):
+    if len(memoryview(metadata)) < 8 or b'"clew"' not in bytes(metadata):
         return None
     found = decode(MARKED, metadata)
     return None if found is None or not is_there(found.clew) else decode(MARK, found.clew)

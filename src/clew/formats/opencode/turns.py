@@ -54,16 +54,28 @@ class Said(msgspec.Struct, frozen=True):
     record: int
 
 
-def messages_of(entry: Entry, *, full: bool, taken: set[str]) -> Iterator[Said]:
-    """Yields the messages of one stored message: `full` as they were said, else as the agent sends them now.
+class Telling:
+    """One way through a session: `full` as everything was said, else as the agent sends it now.
 
     `taken` holds the ids of calls without a result so far: a later call of the same id gets another one, since here
-    a result belongs to its own part and not to whichever call came first.
+    a result belongs to its own part and not to whichever call came first. `cut` tells that something was left out.
     """
+
+    def __init__(self, *, full: bool) -> None:
+        self.full = full
+        self.taken: set[str] = set()
+        self.cut = False
+
+
+def messages_of(entry: Entry, telling: Telling) -> Iterator[Said]:
+    """Yields the messages of one stored message."""
     if entry.data.role == "user":
         yield from _of_user(entry)
-    elif entry.data.role == "assistant" and (full or not is_dropped(entry)):
-        yield from _of_assistant(entry, full=full, taken=taken)
+    elif entry.data.role == "assistant":
+        if not telling.full and is_dropped(entry):
+            telling.cut = True
+        else:
+            yield from _of_assistant(entry, telling)
 
 
 def is_dropped(entry: Entry) -> bool:
@@ -177,7 +189,7 @@ def read_image(mime: object, url: msgspec.Raw) -> Image | None:
 # --- the model's rows -------------------------------------------------------------------------------------------
 
 
-def _of_assistant(entry: Entry, *, full: bool, taken: set[str]) -> Iterator[Said]:
+def _of_assistant(entry: Entry, telling: Telling) -> Iterator[Said]:
     parts: list[Part] = []
     results: list[Said] = []
     kind: Kind = "summary" if bytes(memoryview(entry.data.summary)) == b"true" else ""
@@ -192,7 +204,7 @@ def _of_assistant(entry: Entry, *, full: bool, taken: set[str]) -> Iterator[Said
         elif data.type == "reasoning":
             parts.append(Reasoning(as_text(data.text) or ""))
         elif data.type == "tool":
-            call, result = _tool(piece, entry, full=full, taken=taken)
+            call, result = _tool(piece, entry, telling)
             parts.append(call)
             results += [result] if result is not None else []
     yield Said(
@@ -213,7 +225,7 @@ def provider_of(entry: Entry) -> str:
     return name if isinstance(name, str) and name != OURS else ""
 
 
-def _tool(piece: Piece, entry: Entry, *, full: bool, taken: set[str]) -> tuple[Call, Said | None]:
+def _tool(piece: Piece, entry: Entry, telling: Telling) -> tuple[Call, Said | None]:
     data = piece.data
     mark = mark_in(data.metadata) or Mark()
     state = decode(STATE, data.state) if is_there(data.state) else None
@@ -224,11 +236,11 @@ def _tool(piece: Piece, entry: Entry, *, full: bool, taken: set[str]) -> tuple[C
         arguments = found if found is not None else arguments
     name = mark.name if mark.name is not None else data.tool if isinstance(data.tool, str) else ""
     id_ = mark.id if mark.id is not None else data.call_id if isinstance(data.call_id, str) else piece.id
-    if id_ in taken:
+    if id_ in telling.taken:
         id_ = f"{id_}#{piece.id}"
-    outcome = _outcome(state, mark, full=full)
+    outcome = _outcome(state, mark, telling)
     if outcome is None:
-        taken.add(id_)
+        telling.taken.add(id_)
         return Call(id_, name, arguments), None
     ended = member(state.time, "end")
     time_ms = ended if type(ended) is int else entry.time_ms
@@ -236,11 +248,11 @@ def _tool(piece: Piece, entry: Entry, *, full: bool, taken: set[str]) -> tuple[C
     return Call(id_, name, arguments), Said(message, piece.record)
 
 
-def _outcome(state: ToolState, mark: Mark, *, full: bool) -> tuple[tuple[Part, ...], bool | None] | None:
+def _outcome(state: ToolState, mark: Mark, telling: Telling) -> tuple[tuple[Part, ...], bool | None] | None:
     """Returns the parts of a result and whether it is an error; None where the call was never answered."""
     if state.status == "completed":
-        cleared = member(state.time, "compacted")
-        if cleared and not full:
+        if member(state.time, "compacted") and not telling.full:
+            telling.cut = True
             return (Text(CLEARED),), False
         text = as_text(state.output) or ""
         parts = (*_result_text(text, mark), *_attached(state.attachments))

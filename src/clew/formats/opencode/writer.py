@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -25,7 +25,7 @@ from clew.formats.opencode.schema import columns_of
 from clew.formats.opencode.tail import Tail, read_tail
 from clew.formats.opencode.turns import OURS
 from clew.formats.protocol import WriteOptions, Written, WrittenFile
-from clew.formats.rows import Value, encode_row, is_rows, name_rows
+from clew.formats.rows import PlainJson, Value, encode_row, is_rows, name_rows
 
 VERSION = "1.18.33"
 """The version of the agent that resumed what is written here."""
@@ -41,6 +41,7 @@ _COLUMNS = {table: columns_of(table) for table in ("project", "session", "messag
 _encode = msgspec.json.Encoder().encode
 
 Json = dict[str, Any]
+Cells = dict[str, Value | PlainJson]
 
 
 def write(messages: Sequence[Message], options: WriteOptions) -> Written:
@@ -128,7 +129,7 @@ def _head(messages: Sequence[Message], options: WriteOptions, times: Sequence[in
     project = facts.get("project", GLOBAL)
     worktree = facts.get("worktree", "/")
     now = options.now_ms
-    row: dict[str, Value] = {
+    row: Cells = {
         "id": project,
         "worktree": worktree,
         "vcs": facts.get("vcs"),
@@ -142,9 +143,9 @@ def _head(messages: Sequence[Message], options: WriteOptions, times: Sequence[in
 
 def _session(
     messages: Sequence[Message], options: WriteOptions, project: str, worktree: str, times: Sequence[int]
-) -> dict[str, Value]:
+) -> Cells:
     model = _model(options)
-    row: dict[str, Value] = {
+    row: Cells = {
         "id": options.session_id,
         "project_id": project,
         "slug": "clew-" + letters(options.session_id, 8).lower(),
@@ -162,7 +163,7 @@ def _session(
         "time_created": times[0] if times else options.now_ms,
         "time_updated": max(options.now_ms, times[-1]) if times else options.now_ms,
     }
-    tokens: dict[str, Value] = {name: 0 for name in _COLUMNS["session"] if name.startswith("tokens_")}
+    tokens: Cells = {name: 0 for name in _COLUMNS["session"] if name.startswith("tokens_")}
     return row | tokens
 
 
@@ -194,17 +195,18 @@ def _clean(text: str) -> str:
     return mend_surrogates(text)
 
 
-def _line(table: str, row: Mapping[str, Value], *, shared: bool = False) -> bytes:
+def _line(table: str, row: Cells, *, shared: bool = False) -> bytes:
     columns = _COLUMNS[table]
     return encode_row(table, columns, [row.get(name) for name in columns], shared=shared)
 
 
-def _json(value: object) -> str:
+def _json(value: object) -> PlainJson:
     """Returns compact JSON; a lone surrogate in it, which no file can hold, is U+FFFD."""
     try:
-        return _encode(value).decode()
+        return PlainJson(_encode(value))
     except UnicodeEncodeError:
-        return mend_surrogates(json.dumps(msgspec.to_builtins(value), ensure_ascii=False, separators=(",", ":")))
+        text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False, separators=(",", ":"))
+        return PlainJson(mend_surrogates(text).encode())
 
 
 # --- messages and parts ----------------------------------------------------------------------------------------
@@ -246,8 +248,8 @@ class _Rows:
                 part_id = timed_id("prt", time_ms, count, f"{id_} {count}")
                 yield self._row("part", part_id, time_ms, part, {"message_id": id_})
 
-    def _row(self, table: str, id_: str, time_ms: int, data: Json, more: dict[str, Value]) -> bytes:
-        row: dict[str, Value] = {
+    def _row(self, table: str, id_: str, time_ms: int, data: Json, more: Cells) -> bytes:
+        row: Cells = {
             "id": id_,
             "session_id": self.session_id,
             "time_created": time_ms,
