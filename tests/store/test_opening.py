@@ -19,7 +19,7 @@ ONE = Cached(FileFacts(1, 2, 3), b"body")
 
 
 def test_stores_elsewhere_are_refused_with_a_hint(tmp_path: Path):
-    for given in ({"url": "postgresql://x"}, {"blobs": "s3://x"}):
+    for given in ({"url": "mysql://x"}, {"blobs": "s3://x"}):
         with pytest.raises(UsageError) as caught:
             open_stores(tmp_path, **given)
         assert caught.value.hint

@@ -1,8 +1,10 @@
-"""Opening clew's stores: three files in one folder, each opened at its first use.
+"""Opening clew's stores: three files in one folder, each opened at its first use; the records perhaps on a server.
 
     <data>/records.db   threads, strands with their leases, edges, ledger, journals
     <data>/residue.db   captures and their segments
     <data>/index.db     derived: the list cache; may be deleted at any time
+
+With a URL the records lie on a PostgreSQL server; residue and index stay in the folder.
 
 Making a `Stores` touches no file and imports no database. One Stores is for one thread.
 """
@@ -19,6 +21,8 @@ from clew.store.protocol import ListCache, ResidueStore, Sql
 from clew.store.record_protocol import RecordStore
 
 if TYPE_CHECKING:
+    from clew.store.address import Address
+    from clew.store.postgres import Postgres
     from clew.store.sqlite import Database
 
 RECORDS = "records.db"
@@ -30,15 +34,28 @@ WITNESS = "records.witness"
 class Stores:
     """The stores of one data folder. Use as a context manager, or call `close`."""
 
-    def __init__(self, data: Path, witness: Path | None = None) -> None:
+    def __init__(self, data: Path, address: Address | None = None, witness: Path | None = None) -> None:
         self.data = data
-        self._witness = data / WITNESS if witness is None else witness
-        self._open: list[Database] = []
+        self._address = address
+        name = WITNESS if address is None else f"server-{address.key}.witness"
+        self._witness = data / name if witness is None else witness
+        self._open: list[Database | Postgres] = []
 
     @cached_property
     def sql(self) -> Sql:
         """The database of records, for modules of the store that keep tables beside the threads."""
-        return self._database(RECORDS, "records")
+        if self._address is None:
+            return self._database(RECORDS, "records")
+        try:
+            from clew.store.postgres import Postgres
+        except ImportError as error:
+            raise UsageError(
+                f"--store {self._address.shown}: clew is installed without what PostgreSQL needs ({error})",
+                hint="Install it with: pip install 'clew[server]'",
+            ) from error
+        server = Postgres(self._address)
+        self._open.append(server)
+        return server
 
     @cached_property
     def records(self) -> RecordStore:
@@ -67,7 +84,7 @@ class Stores:
     @property
     def has_records(self) -> bool:
         """Whether there are records to look at, or should be; asking makes no file."""
-        return (self.data / RECORDS).exists() or self._witness.exists()
+        return self._address is not None or (self.data / RECORDS).exists() or self._witness.exists()
 
     @property
     def has_residue(self) -> bool:
@@ -100,12 +117,16 @@ def open_stores(data: Path, *, url: str | None = None, blobs: str | None = None,
 
     `witness` is the file that remembers how far the records have come, `<data>/records.witness` where it is not
     given; outside of the folder it also notices when the whole folder went back to a backup.
-    `url` and `blobs` name stores on other machines; this clew has none of them: UsageError.
+    `url` names a PostgreSQL database for the records (`clew.store.address`); it is not connected to before its first
+    use. UsageError for any other address, and for `blobs`: this clew keeps what sessions hold in the folder.
     """
-    for option, value in (("--store", url), ("--blobs", blobs)):
-        if value is not None:
-            raise UsageError(
-                f"{option} {value}: this clew keeps its stores in a local folder only",
-                hint=f"Leave {option} out; --data names the folder.",
-            )
-    return Stores(data, witness)
+    if blobs is not None:
+        raise UsageError(
+            "--blobs: this clew keeps what sessions hold in a local folder only",
+            hint="Leave --blobs out; --data names the folder.",
+        )
+    if url is None:
+        return Stores(data, witness=witness)
+    from clew.store.address import read_address
+
+    return Stores(data, read_address(url), witness)

@@ -9,7 +9,7 @@ Promised by every implementation, and checked by one law suite (tests/store/test
 * total on reading: a segment whose bytes cannot be had is delivered without data, never as an exception.
 
 Not promised: that delivered bytes are what was put. The digest is the caller's to check, every time, before
-use (residue spec, section 5.1). Nothing here reads the clock, the environment or the home folder.
+use (docs/residue.md, 5.1). Nothing here reads the clock, the environment or the home folder.
 """
 
 from __future__ import annotations
