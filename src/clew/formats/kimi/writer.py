@@ -344,7 +344,8 @@ def rebase(session: Session, options: WriteOptions) -> Written:
             load: Callable[[], Iterable[Buffer]] = lambda file=file: (file.load(),)  # noqa: E731
             files.append(WrittenFile(new + file.path.removeprefix(old), load, file.mode, "side"))
     state = _stored_state(session, old) or _plain_state(session, options)
-    state = {member: _renamed(value, name, options.session_id) for member, value in state.items()}
+    here, there = b"/%s/%s/" % (places[0], name.encode()), b"/%s/%s/" % (places[1], options.session_id.encode())
+    state = {member: _renamed(value, here, there) for member, value in state.items()}
     state |= {"id": options.session_id} | ({"cwd": options.cwd} if options.cwd else {})
     files.append(_description(new, state))
     return Written(options.session_id, tuple(files))
@@ -369,8 +370,8 @@ def _bound(stream: Stream, old: bytes, new: bytes) -> Iterator[Buffer]:
         start = end
 
 
-def _renamed(value: object, old: str, new: str) -> object:
-    """Gives the paths of a session's agents with its new id in them."""
+def _renamed(value: object, old: bytes, new: bytes) -> object:
+    """Gives the paths of a session's agents with its new folder in them."""
     if not isinstance(value, msgspec.Raw) or b'"homedir"' not in bytes(value):
         return value
-    return msgspec.Raw(bytes(value).replace(f"/{old}/".encode(), f"/{new}/".encode()))
+    return msgspec.Raw(bytes(value).replace(old, new))
