@@ -22,10 +22,17 @@ __all__ = ["MODEL", "QwenSession", "Refused", "Session", "compact", "fork", "lis
 
 AGENT = "qwen"
 
-MODEL = "lab-model"
+MODEL = "qwen3-vl-plus"
+"""A name that the agent takes for a model which sees pictures."""
 
 Prompt = str | Sequence[dict[str, Any]]
 """A text, or blocks of a prompt: {type: text, text} and {type: image, mimeType, data}."""
+
+ATTACHED = "(attached media from previous tool call)"
+"""How the agent opens a message of its own with the images of a result."""
+
+ELSEWHERE = "[media attached in following user message]"
+"""What the agent sends for a result of images alone."""
 
 GUARD = "\u200b"
 """The sign with which clew guards a text."""
@@ -66,13 +73,21 @@ def configure(home: Path) -> None:
 def read_body(body: Any) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     """Reads a request; what the agent itself puts before a prompt, and clew's guard, are injected."""
     messages, injected = from_chat_api(body)
+    out: list[dict[str, Any]] = []
     for message in messages:
-        own = [t for t in message["texts"] if message["role"] == "user" and (t == GUARD or _is_reminder(t))]
-        if own:
+        for result in message["tool_results"]:
+            result["text"] = "" if result["text"] == ELSEWHERE else result["text"]
+        if message["role"] == "user":
+            own = [text for text in message["texts"] if text in (GUARD, ATTACHED) or _is_reminder(text)]
             injected += [{"role": "user", "text": text} for text in own]
             message["texts"] = [text for text in message["texts"] if text not in own]
             message["text"] = "".join(message["texts"])
-    return [one for one in messages if any(one[n] for n in ("texts", "tool_calls", "tool_results", "images"))], injected
+            if ATTACHED in own and out and out[-1]["role"] == "tool":
+                out[-1]["images"].extend(message["images"])
+                continue
+        if any(message[name] for name in ("texts", "tool_calls", "tool_results", "images")):
+            out.append(message)
+    return out, injected
 
 
 def _is_reminder(text: str) -> bool:
