@@ -14,7 +14,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -25,6 +25,7 @@ from clew.conversation.source import Buffer
 from clew.errors import FormatError, NotFoundError, Refused, UnreadableSource, UnsupportedVersion
 from clew.formats.rows import BadText, Row, Value, changed_columns, own_lines, row_key
 from clew.platform.faults import declare, fault
+from clew.platform.fs import write_new
 
 T = TypeVar("T")
 
@@ -341,48 +342,67 @@ class Change(msgspec.Struct, frozen=True):
 def change_database(path: Path, changes: Sequence[Change], *, make: Callable[[Any], None] | None = None) -> None:
     """Makes all changes in one transaction, or none; `make` lays out a database that is not there yet.
 
-    Raises Refused (`target_diverged`, `database_busy`, `schema_differs`), or UnreadableSource.
+    A new one is built in memory and appears whole. Raises Refused (`target_diverged`, `database_busy`,
+    `schema_differs`, `orphaned_log`), or UnreadableSource.
     """
-    fresh = not path.exists()
-    if fresh and make is None:
-        raise NotFoundError(f"{path} does not exist", path=str(path))
-    if not fresh:
+    if path.is_symlink():
+        raise Refused(f"{path} is a symbolic link; clew writes through none", code="through_link", path=str(path))
+    if path.exists():
         _facts(path)
-        if path.is_symlink():
+        with _refusals(path), _transaction(path) as connection:
+            _apply_all(connection, changes)
+            fault(BEFORE_COMMIT)
+        fault(AFTER_COMMIT)
+    elif make is None:
+        raise NotFoundError(f"{path} does not exist", path=str(path))
+    else:
+        _make_new(path, changes, make)
+
+
+def _make_new(path: Path, changes: Sequence[Change], make: Callable[[Any], None]) -> None:
+    for name in (f"{path}-wal", f"{path}-journal"):
+        if _read_bytes(Path(name), 1):
             raise Refused(
-                f"{path} is a symbolic link; clew writes through none", code="through_link", hint="", path=str(path)
+                f"{name} is there without its database; a new one would take it for its own",
+                code="orphaned_log",
+                hint="Bring the database back, or move that file away.",
+                path=name,
             )
+    connection: Any = apsw.Connection(":memory:")
     try:
-        _change(path, changes, make if fresh else None)
-    except BaseException:
-        if fresh:
-            _discard(path)
-        raise
+        with _refusals(path):
+            make(connection)
+            _apply_all(connection, changes)
+        fault(BEFORE_COMMIT)
+        write_new(path, [connection.serialize("main")], root=path.parent)
+        fault(AFTER_COMMIT)
+    finally:
+        connection.close()
 
 
-def _discard(path: Path) -> None:
-    for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm"), Path(f"{path}-journal")):
-        with suppress(OSError):
-            name.unlink()
-
-
-def _change(path: Path, changes: Sequence[Change], make: Callable[[Any], None] | None) -> None:
-    flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if make else 0)
-    connection: Any = None
+@contextmanager
+def _transaction(path: Path) -> Generator[Any]:
+    """Opens a database for writing and commits what the block did, on the disk; nothing of it when the block raises."""
+    connection: Any = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
-        connection = apsw.Connection(str(path), flags=flags)
         connection.set_busy_timeout(BUSY_MS)
         connection.pragma("synchronous", "FULL")
-        if make is not None:
-            path.chmod(0o600)
-            connection.pragma("journal_mode", "WAL")
         connection.execute("BEGIN IMMEDIATE")
-        if make is not None:
-            make(connection)
-        _apply_all(connection, changes)
-        fault(BEFORE_COMMIT)
-        connection.execute("COMMIT")
-        fault(AFTER_COMMIT)
+        try:
+            yield connection
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+    finally:
+        connection.close()
+
+
+@contextmanager
+def _refusals(path: Path) -> Generator[None]:
+    """Turns what SQLite says into refusals that name the file."""
+    try:
+        yield
     except (apsw.BusyError, apsw.LockedError) as error:
         raise Refused(
             f"{path} is held by another program; nothing was written",
@@ -399,11 +419,6 @@ def _change(path: Path, changes: Sequence[Change], make: Callable[[Any], None] |
         ) from error
     except apsw.Error as error:
         raise _unwritten(path, error) from error
-    finally:
-        if connection is not None:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            connection.close()
 
 
 def _unwritten(path: Path, error: Exception) -> FormatError | Refused:

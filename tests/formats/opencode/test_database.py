@@ -363,6 +363,25 @@ def test_a_database_in_use_is_written_when_its_user_rests_and_refused_when_not(
     assert present(home) == after
 
 
+def test_a_log_without_its_database_is_never_adopted(home: Home, killed: Path) -> None:
+    killed.unlink()
+    before = digests(killed.parent)
+    with pytest.raises(Refused) as refused:
+        place(home, written_rows(TALK))
+    assert refused.value.code == "orphaned_log"
+    assert digests(killed.parent) == before
+
+
+def test_a_database_that_appears_meanwhile_is_not_replaced(home: Home) -> None:
+    def appear() -> None:
+        database(home).write_bytes(b"somebody else's")
+
+    with installed(rows__before_commit=appear), pytest.raises(Refused) as refused:
+        place(home, written_rows(TALK))
+    assert refused.value.code == "target_diverged"
+    assert database(home).read_bytes() == b"somebody else's"
+
+
 def test_ids_of_another_session_stand_in_the_way(home: Home, kept: bytes) -> None:
     stolen = kept.replace(ID.encode(), OTHER.encode())
     with pytest.raises(Refused, match="stand in the way"):
