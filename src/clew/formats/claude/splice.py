@@ -7,7 +7,10 @@ are those of the prefix; a `last-prompt` is written where the prefix keeps any (
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+
+import msgspec
 
 from clew.conversation.groups import group_messages
 from clew.conversation.model import Call, Message
@@ -63,7 +66,10 @@ def _state(prefix: Session, stream: Stream) -> State:
 
 
 def _calls(prefix: Session) -> tuple[frozenset[str], tuple[tuple[Call, str], ...]]:
-    """Returns the call ids that stand in the prefix's file, and the calls of its last message without a result."""
+    """Returns the call ids that stand in the prefix's file, and the calls of its last message without an answer.
+
+    An answer that clew's writer made up is one too, although no reading delivers it.
+    """
     ids = CallIds("toolu_")
     written: list[tuple[Call, str]] = []
     taken: set[str] = set()
@@ -78,4 +84,13 @@ def _calls(prefix: Session) -> tuple[frozenset[str], tuple[tuple[Call, str], ...
             else:
                 left.append((call, name))
         written = left
-    return frozenset(taken), tuple(written)
+    return frozenset(taken), tuple((call, name) for call, name in written if not _is_answered(prefix, name))
+
+
+def _is_answered(prefix: Session, name: str) -> bool:
+    """Tells whether a record from the last message on answers the call of that id; in a text it would be escaped."""
+    head = max((n for n, message in enumerate(prefix.messages) if message.role != "tool"), default=0)
+    record = prefix.created_by[head] or 0
+    _, start, _ = prefix.records.place(record)
+    answer = re.compile(rb'"tool_use_id"\s*:\s*' + re.escape(msgspec.json.encode(name)))
+    return answer.search(prefix.records.streams[0].data, start) is not None
