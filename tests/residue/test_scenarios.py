@@ -533,7 +533,7 @@ def test_s125_one_id_in_two_turns(form: Format) -> None:
 
 @pytest.mark.parametrize(
     "form",
-    but_for("opencode", "pi", why="a result is looked for by the call's original id"),
+    but_for("droid", "opencode", "pi", why="a result is looked for by the call's original id"),
     ids=lambda form: form.name,
 )
 def test_s125_one_id_again_while_it_is_open(form: Format) -> None:
@@ -645,9 +645,11 @@ def test_s135_an_open_call_is_answered_before_later_turns(form: Format) -> None:
     stored = store_conversation(form, messages)
     back = abroad_and_back(stored, TINY if form is not TINY else LINES, *MORE)
     assert group_keys(back.session.messages) == group_keys((*messages, *MORE))
-    if form is not LINES:  # its agent takes a call without an answer
-        assert stored.data.count(INVENTED.encode()) + text_of(back).count(INVENTED.encode()) >= 1
+    answers = text_of(back).count(INVENTED.encode())
+    assert answers <= 1  # none where the agent takes a call without an answer; never two for one call
+    if answers:
         assert text_of(back).index(INVENTED.encode()) < text_of(back).index(b"and more")
+    assert answers == 1 or form.name not in ("claude", "codex", "tiny")
 
 
 def test_s135_a_native_open_call_is_answered_once() -> None:
