@@ -14,7 +14,7 @@ from clew.formats.qwen.records import NOT_IN_TREE, ODD_RECORDS, RECORDS, Record,
 from clew.formats.qwen.tree import ASSISTANT, COMMAND, COMPRESSION, OTHER, RESULT, USER, Node
 
 _KINDS = {"user": USER, "assistant": ASSISTANT, "tool_result": RESULT, "system": OTHER}
-_AUTH = re.compile(rb'"auth_type":"([A-Za-z0-9_-]{1,40})"')
+_AUTH = re.compile(rb'"auth_type"\s*:\s*"([A-Za-z0-9_-]{1,40})"')
 
 
 _AROUND = b"\xef\xbb\xbf \t\r\n"
