@@ -11,10 +11,18 @@ from clew.cli.main import TABLE, cli
 from clew.cli.words import FORBIDDEN
 from clew.conversation.loss import Loss
 from clew.errors import Refused
+from clew.lineage.edge import StrandId
+from clew.lineage.link import Fence
 from clew.store.protocol import Problem
 from clew.verbs.agents import AgentRow
+from clew.verbs.attaching import AttachPlan
 from clew.verbs.capture import Kept
+from clew.verbs.doctor import Finding
 from clew.verbs.keep import NotKept
+from clew.verbs.log import Entry, LogStrand, ThreadLog
+from clew.verbs.own import Owned
+from clew.verbs.ps import Live
+from clew.verbs.release import Plan, Released
 from clew.verbs.restore import RestoredFiles
 from clew.verbs.resume import Need, ResumePlan
 from cli_samples import HOSTILE, make_converted, make_row, make_rows, make_shown
@@ -24,6 +32,14 @@ RESTORED = RestoredFiles(
     "claude", "86d7aaaa", 1, 4, "2026-11-02T10:00:00+00:00", 412, ("/home/dev/a.jsonl",), ("/home/dev/b",), "3f9a" * 16
 )
 PLAN = ResumePlan(("codex", "resume", "01a2", "x y"), "/home/dev/shop api", (), None, "codex", "01a2")
+LOG = ThreadLog(
+    "t0123456789abcdef",
+    (LogStrand("s" * 24, "claude", "86d7aaaa", "86d7", "there", 41),),
+    (Entry("s" * 24, "created", "2026-10-12T09:01:00.000Z", messages=41),),
+    "s" * 24,
+    "s" * 24,
+    "s" * 24,
+)
 AGENT = AgentRow("claude", "Claude Code", True, 1204, True, True, "2.1.0", ("/home/dev/.claude/projects",))
 
 
@@ -41,6 +57,13 @@ def asked(monkeypatch):
         "keep.keep": [KEPT],
         "agents.agents": [AGENT],
         "check_store.check_store": [],
+        "own.own_session": Owned(StrandId("s" * 24), Fence(1), "token"),
+        "log.log": LOG,
+        "ps.ps": [Live("claude", "86d7aaaa", "live", 4711, "h0", fence=3, cwd="/home/dev/shop-api")],
+        "doctor.doctor": [Finding("note", "codex", "codex is not on PATH", "Install Codex.")],
+        "attaching.plan_attach": AttachPlan("granted", "claude", "86d7aaaa", "s" * 24, 3, 4, ("reserved at fence 4",)),
+        "release.plan_release": Plan("free", "claude", "86d7aaaa", "s" * 24, 3, "h0"),
+        "release.release": Released("free", "claude", "86d7aaaa", 3, "pid_absent"),
     }
 
     def fake(name):

@@ -175,7 +175,8 @@ def test_resume_becomes_the_agent_with_the_same_process(tmp_path):
     program = (
         "import os, sys, clew.verbs.resume as r\n"
         "print(os.getpid(), flush=True)\n"
-        "r.resume = lambda ctx, ref, **o: r.ResumePlan(('agent', 'resume', *o['extra']), sys.argv[1])\n"
+        "r.resume = lambda ctx, ref, **o: r.ResumePlan(\n"
+        "    ('agent', 'resume', *o['extra']), sys.argv[1], agent='codex', session_id='01a2')\n"
         "from clew.cli.main import cli\n"
         "cli.main(['resume', '--root', sys.argv[2], '--', '-v', 'x y'])\n"
     )

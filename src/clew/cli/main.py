@@ -15,18 +15,23 @@ import clew
 from clew.cli.group import Lazy, Root
 from clew.cli.settings import Surroundings
 
-_READ, _CARRY, _UPKEEP = "Find and read", "Carry and keep", "Upkeep"
+_READ, _CARRY, _LIVE, _UPKEEP = "Find and read", "Carry and keep", "Live sessions", "Upkeep"
 
 TABLE = {
     "ls": Lazy("clew.cli.ls", "List sessions, newest first.", _READ),
     "show": Lazy("clew.cli.show", "Show a conversation.", _READ),
+    "log": Lazy("clew.cli.log", "Draw where a conversation went.", _READ),
     "convert": Lazy("clew.cli.convert", "Carry a session to another agent.", _CARRY),
     "resume": Lazy("clew.cli.resume", "Go on with a session in its agent or in another.", _CARRY),
     "restore": Lazy("clew.cli.restore", "Put a session's files back, byte for byte.", _CARRY),
     "keep": Lazy("clew.cli.keep", "Capture sessions, so that they outlive their agent's clean-up.", _CARRY),
+    "attach": Lazy("clew.cli.attach", "Become the one that drives a session.", _LIVE),
+    "release": Lazy("clew.cli.release", "Give a session free that nobody holds any more.", _LIVE),
+    "ps": Lazy("clew.cli.ps", "Show which sessions somebody has open.", _LIVE),
     "run": Lazy("clew.cli.run", "Run an operation over many items.", "Runs", optional=True),
     "agents": Lazy("clew.cli.agents", "Tell which agents are here, and what works with them.", _UPKEEP),
     "store": Lazy("clew.cli.store", "Look after clew's own data.", _UPKEEP),
+    "doctor": Lazy("clew.cli.doctor", "Tell what is wrong around clew, and what to do.", _UPKEEP),
     "completion": Lazy("clew.cli.completion", "Print the completion script of a shell.", _UPKEEP),
 }
 """Every verb that is here. Summaries stand here so that `clew --help` loads none of them; a test compares them."""

@@ -14,6 +14,7 @@ from clew.cli.group import Invocation, RestCommand, agent_environment, verb
 from clew.errors import NotFoundError
 
 if TYPE_CHECKING:
+    from clew.verbs.own import Owned
     from clew.verbs.resume import ResumePlan
 
 HELP = """Go on with a session in its agent or in another.
@@ -23,6 +24,9 @@ signals are the agent's own. With --in another agent the session is carried ther
 
 Where something recorded is no longer so, it stops and says what (exit 5): the folder is missing (`cwd`), the agent
 is set to another provider or model (`provider`, `model`). --accept goes on all the same, and only with what is named.
+
+The session is owned by this process from then on: a second one is refused while it lives (exit 5), and its end frees
+the session.
 
 --print shows the plan instead: the command line, the folder, and what stands against it; nothing is written. What
 stands after `--` is handed to the agent as it is.
@@ -62,6 +66,8 @@ def COMMAND(  # noqa: N802 - the name under which every verb's module offers its
     accept: tuple[str, ...],
 ) -> None:
     """Goes on with a session."""
+    from clew.formats.registry import get_format
+    from clew.verbs.own import own_session
     from clew.verbs.resume import find_program, resume
 
     with run.context() as ctx:
@@ -75,11 +81,12 @@ def COMMAND(  # noqa: N802 - the name under which every verb's module offers its
             extra=click_context.meta.get("clew.rest", ()),
             dry_run=only_print,
         )
-        program = "" if only_print else find_program(plan, ctx.env)
-    if only_print:
-        _print_plan(run, plan)
-    else:
-        _become(run, plan, program)
+        if only_print:
+            _print_plan(run, plan)
+            return
+        program = find_program(plan, ctx.env)
+        owned = own_session(ctx, get_format(plan.agent), plan.session_id, plan.cwd)
+    _become(run, plan, program, owned)
 
 
 def _print_plan(run: Invocation, plan: ResumePlan) -> None:
@@ -100,8 +107,10 @@ def _print_plan(run: Invocation, plan: ResumePlan) -> None:
     screen.line(screen.look.safe(command_line(run, plan.argv, plan.cwd), line=True))
 
 
-def _become(run: Invocation, plan: ResumePlan, program: str) -> None:
-    """Turns this process into the agent, in the session's folder."""
+def _become(run: Invocation, plan: ResumePlan, program: str, owned: Owned) -> None:
+    """Turns this process into the agent, in the session's folder; it owns the session already, by pid and start."""
+    from clew.host.protocol import TOKEN_VARIABLE
+
     if plan.converted is not None:
         from clew.cli.convert import tell_converted
 
@@ -110,10 +119,14 @@ def _become(run: Invocation, plan: ResumePlan, program: str) -> None:
     run.screen.flush()
     if plan.cwd and os.path.isdir(plan.cwd):  # noqa: PTH112 - the text goes to chdir as it is
         os.chdir(plan.cwd)
-    env = {**agent_environment(run.settings, run.around), "PWD": str(Path.cwd())}
+    env = {**agent_environment(run.settings, run.around), "PWD": str(Path.cwd()), TOKEN_VARIABLE: owned.token}
     try:
         execute(program, plan.argv, env)
     except OSError as error:
+        from clew.verbs.own import disown
+
+        with run.context() as ctx:
+            disown(ctx, owned, f"{program} could not be started")
         raise NotFoundError(
             f"{program} cannot be started: {error.strerror}",
             code="agent_missing",

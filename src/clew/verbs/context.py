@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from clew.formats.protocol import Home
 from clew.platform.clock import Clock
 from clew.store.opening import Stores, open_stores
+
+if TYPE_CHECKING:
+    from clew.verbs.leases import Leases
+
+HOST = "host"
+"""The file in clew's own folder that names this host."""
 
 
 def no_progress(what: str, done: int, total: int) -> None:
@@ -38,6 +45,7 @@ class Context:
         self.store_url, self.blobs_url = store_url, blobs_url
         self.progress = progress
         self._stores: Stores | None = None
+        self._leases: Leases | None = None
 
     @property
     def stores(self) -> Stores:
@@ -45,6 +53,19 @@ class Context:
         if self._stores is None:
             self._stores = open_stores(self.data, url=self.store_url, blobs=self.blobs_url)
         return self._stores
+
+    @property
+    def leases(self) -> Leases:
+        """Returns the leases as this process knows them; the first use names this host in clew's own folder."""
+        if self._leases is None:
+            from clew.platform.host import host_id
+            from clew.verbs.activity import make_activity
+            from clew.verbs.leases import Leases
+            from clew.verbs.probing import Observer, make_holder
+
+            observer = Observer(make_holder(host_id(self.data / HOST)), make_activity(self))
+            self._leases = Leases(self.stores.records, observer, self.clock)
+        return self._leases
 
     @property
     def drafts(self) -> Path:
@@ -57,6 +78,7 @@ class Context:
 
     def close(self) -> None:
         """Closes what was opened."""
+        self._leases = None
         if self._stores is not None:
             self._stores.close()
             self._stores = None

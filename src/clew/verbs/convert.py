@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from blake3 import blake3
@@ -28,6 +29,7 @@ from clew.residue.restore import Restored, RestoreReport, first_difference, rest
 from clew.verbs import lineage_rows as rows
 from clew.verbs.capture import candidates_for, capture_session, captured_side, read_facts
 from clew.verbs.context import Context
+from clew.verbs.own import holding, refuse_held
 from clew.verbs.place import (
     Item,
     Rows,
@@ -43,6 +45,9 @@ from clew.verbs.place import (
 from clew.verbs.reading import Opened, find_by_id, load_source, resolver
 from clew.verbs.refer import open_session
 from clew.verbs.workshop import Workshop
+
+if TYPE_CHECKING:
+    from clew.verbs.leases import View
 
 
 class End(msgspec.Struct, frozen=True):
@@ -82,7 +87,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Converted(msgspec.Struct, frozen=True, rename={"from_": "from"}):
-    """The answer of `convert` (design, section 7)."""
+    """The answer of `convert` (docs/cli.md)."""
 
     from_: End
     to: End
@@ -168,6 +173,7 @@ class _Job:
         self.view = rows.find_thread(ctx, opened.format, session.id)
         self.warnings: list[str] = []
         self._facts: Mapping[str, str] | None = None
+        self._held: View | None = None
 
     def run(self) -> Converted:
         self._check()
@@ -194,6 +200,12 @@ class _Job:
             raise UnwritableContent(
                 f"sessions of {self.target.title} cannot be written",
                 hint="`clew agents` says which agents can be written.",
+                agent=self.target.name,
+            )
+        if self.target.traits.exported and self.home is self.ctx.home:
+            raise UsageError(
+                f"{self.target.title} is no agent's: no home holds its files",
+                hint="--out DIR says where to write it.",
                 agent=self.target.name,
             )
         if self.target is self.opened.format and not self.new:
@@ -299,6 +311,7 @@ class _Job:
                 written=False,
             )
         if not self.dry_run:
+            self._refuse_held(there.session.id)
             refuse_live(self.target, found, self.home)
             capture_session(self.ctx, there)
         workshop = Workshop(
@@ -322,6 +335,11 @@ class _Job:
         paths = tuple(shown_path(self.target, base, stream.path) for stream in streams)
         self._place(base, items, workshop)
         return self._finish(session, report, workshop, paths)
+
+    def _refuse_held(self, session_id: str) -> None:
+        """Raises LeaseError when somebody owns the session that is to be written, in this home."""
+        if self.home is self.ctx.home:
+            self._held = refuse_held(self.ctx, self.target, session_id)
 
     def _is_whole(self, there: Opened) -> bool:
         """Tells whether the files by which the agent finds a session are there: a placing may have been interrupted."""
@@ -385,6 +403,8 @@ class _Job:
         """Puts back what was captured in the target's format, with later turns behind; None where it is not sound."""
         capture = self.ctx.stores.residue.capture(CaptureId(choice.candidate.capture))
         session_id = capture.session_id or ""
+        if not self.dry_run and not self.new:
+            self._refuse_held(session_id)
         facts = read_facts(capture)
         if not self.cwd:
             self.cwd = facts.cwd
@@ -481,8 +501,9 @@ class _Job:
         )
         new = {item.path for item in side}
         rest = [item for item in items if item.path not in new]
-        # nothing is named before it is there
-        place_all(self.target, self.home, [*side, *rest, *index], self.ctx.now_ms())
+        with holding(self.ctx, self._held):
+            # nothing is named before it is there
+            place_all(self.target, self.home, [*side, *rest, *index], self.ctx.now_ms())
 
     def _losses(self, workshop: Workshop) -> tuple[Loss, ...]:
         return workshop.written.losses if workshop.written is not None else ()
@@ -554,7 +575,12 @@ class _Job:
                 restored=report.restored_messages,
                 rendered=report.rendered_messages,
             )
-        rows.save_thread(ctx, self.view, view)
+        if self._held is None or not written:
+            rows.save_thread(ctx, self.view, view)
+            return view.thread.thread_id
+        with ctx.leases.transaction():
+            rows.save_thread(ctx, self.view, view)
+            rows.append_return(ctx, self._held.session_id, self.target, session.id)
         return view.thread.thread_id
 
 

@@ -13,12 +13,15 @@ from blake3 import blake3
 
 from clew.formats.protocol import Format
 from clew.ids import AgentName, ChainKey, NativeId, ThreadId
-from clew.lineage.chain import Chain, append
+from clew.lease.record import BareRecord
+from clew.lease.transitions import append_free
+from clew.lineage.chain import LINK_LIMIT, Chain, append
 from clew.lineage.edge import Edge, StrandId, store_edge
 from clew.lineage.handle import Handle, Namespace
 from clew.lineage.link import Fence, Link, Origin, make_link_id
 from clew.lineage.strand import Strand, store_strand
 from clew.lineage.thread import Thread, add_edge, add_strand, assemble, own_ids
+from clew.store.protocol import StrandRow
 from clew.verbs.context import Context
 
 
@@ -69,6 +72,65 @@ def find_thread(ctx: Context, form: Format, native_id: str) -> ThreadView | None
         return None
     rows = ctx.stores.records.strands(root=handle_of(form, native_id).root)
     return load_thread(ctx, rows[-1].thread) if rows else None
+
+
+def find_strand(ctx: Context, form: Format, native_id: str) -> StrandRow | None:
+    """Returns the row of what clew keeps of a session, or None: the one whose chain stands there, attached ones first.
+
+    A conversation that went on elsewhere in its chain (a fork) is found by its root.
+    """
+    store = ctx.stores.records
+    found = store.strands(agent=AgentName(form.name), native_id=NativeId(native_id))
+    found = found or store.strands(root=handle_of(form, native_id).root)
+    attached = [row for row in found if row.claim is not None]
+    return next(iter(attached or found), None)
+
+
+def append_return(ctx: Context, session_id: StrandId, form: Format, native_id: str) -> None:
+    """Notes on a session's chain that clew wrote it again, at the fence as it stands; inside a transaction.
+
+    Only while its lease is free: an owner that came meanwhile notes by itself what it has.
+    """
+    leases = ctx.leases
+    view = leases.view(session_id)
+    chain = view.record.chain if view.record is not None else None
+    if isinstance(view.stored, BareRecord):
+        chain = view.stored.strand.chain
+    if chain is None or not view.lease.is_free:
+        return
+    handle, fence = handle_of(form, native_id), view.lease.fence
+    link = Link(
+        link_id=make_link_id(handle, fence, chain.link_ids),
+        handle=handle,
+        origin="resumed",
+        minted_at_fence=fence,
+        observed_at=ctx.now_ms(),
+    )
+    if len(chain.links) >= LINK_LIMIT:
+        return
+    if view.record is not None:
+        standing = msgspec.structs.replace(leases.standing(view, fence), reconciled=True)
+        grown = append_free(view.record, standing, link)
+        if grown.chain != chain:
+            leases.put(view, grown)
+    elif isinstance(view.stored, BareRecord) and view.row is not None:
+        _put_bare(ctx, view.row, view.stored.strand, append(chain, link))
+
+
+def _put_bare(ctx: Context, row: StrandRow, strand: Strand, chain: Chain) -> None:
+    head = chain.head
+    if chain == strand.chain or head is None:
+        return
+    ctx.stores.records.put_strand(
+        row.id,
+        thread=row.thread,
+        agent=row.agent,
+        native_id=NativeId(head.handle.native_id),
+        body=store_strand(msgspec.structs.replace(strand, chain=chain)),
+        roots=_unique(chain.roots),
+        expected=row.revision,
+        now=ctx.clock.now(),
+    )
 
 
 def thread_ids(ctx: Context) -> dict[tuple[str, str], ThreadId]:

@@ -14,8 +14,10 @@ from clew.formats.protocol import Format, Home
 from clew.formats.registry import get_format
 from clew.ids import AgentName, CaptureId, NativeId
 from clew.store.protocol import Capture
+from clew.verbs import lineage_rows as rows
 from clew.verbs.capture import captured_bytes, read_facts
 from clew.verbs.context import Context
+from clew.verbs.own import holding, refuse_held
 from clew.verbs.place import base_of, is_same, make_item, place_all, present_stream, shown_path
 from clew.verbs.reading import find_sessions
 from clew.verbs.refer import ambiguous, open_session, split_agent
@@ -49,7 +51,13 @@ def restore(ctx: Context, ref: str, *, to: Path | None = None, capture: int | No
     base = base_of(form, home)
     wanted = (*captured_bytes(ctx, chosen), *_side(ctx, chosen))
     todo, same = _compare(form, home, wanted)
-    place_all(form, home, [make_item(form, base, stream, None) for stream in reversed(todo)], ctx.now_ms())
+    session_id = chosen.session_id or ""
+    held = refuse_held(ctx, form, session_id) if todo and to is None and session_id else None
+    with holding(ctx, held):
+        place_all(form, home, [make_item(form, base, stream, None) for stream in reversed(todo)], ctx.now_ms())
+    if held is not None:
+        with ctx.leases.transaction():
+            rows.append_return(ctx, held.session_id, form, session_id)
     facts = read_facts(chosen)
     return RestoredFiles(
         chosen.agent,

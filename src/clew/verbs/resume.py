@@ -14,6 +14,7 @@ from clew.formats.protocol import Format
 from clew.formats.registry import get_format
 from clew.verbs.context import Context
 from clew.verbs.convert import Converted, convert_opened
+from clew.verbs.own import refuse_held
 from clew.verbs.reading import Opened
 from clew.verbs.refer import open_session
 from clew.verbs.restore import restore
@@ -62,6 +63,14 @@ def resume(
         raise UsageError(f"--accept {unknown[0]} is not known", hint="It takes: " + ", ".join(ACCEPTABLE))
     opened = open_session(ctx, ref)
     target = get_format(in_agent) if in_agent else opened.format
+    if not target.resume.argv(opened.session.id):
+        raise Refused(
+            f"clew knows no way to go on with a session in {target.title}",
+            code="not_resumable",
+            hint="`clew resume SESSION --in AGENT` goes on in another agent, with the same conversation.",
+            session=opened.session.id,
+            agent=target.name,
+        )
     folder = cwd if cwd is not None else opened.session.cwd
     needs = tuple(need for need in _needs(ctx, opened, target, folder, model, chosen=cwd is not None))
     blocking = [need for need in needs if need.what not in accept]
@@ -86,6 +95,8 @@ def _here(
     dry_run: bool,
 ) -> ResumePlan:
     form, session = opened.format, opened.session
+    if not dry_run:
+        refuse_held(ctx, form, session.id)
     if opened.found is None and not dry_run:
         restore(ctx, f"{form.name}:{session.id}")
     if opened.found is not None:

@@ -1,0 +1,220 @@
+"""Journals between the store's rows and the journal's values: opened, repaired, appended to at the owner's fence.
+
+Promises: what `append` returns from is durable; nothing is appended at another fence than the session's present one; a
+journal of a newer clew is neither written nor deleted, its sibling is used. Sends nothing and decides nothing about
+leases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+
+import msgspec
+
+from clew.journal.crash import settle_crash
+from clew.journal.opening import (
+    New,
+    Opening,
+    Readable,
+    ReadOnly,
+    Repair,
+    Report,
+    classify,
+    plan_new,
+    plan_repair,
+    plan_sibling,
+    sibling_name,
+)
+from clew.journal.rows import (
+    PENDING_HANDLE,
+    Body,
+    Checkpoint,
+    Cursor,
+    Item,
+    JournalIdentity,
+    Row,
+    next_rows,
+    store_row,
+)
+from clew.journal.submissions import Standing, fold, known_items
+from clew.lease.record import Record
+from clew.lineage.link import Fence
+from clew.platform.faults import declare, fault
+from clew.store.record_protocol import JournalRow, Place
+from clew.verbs.leases import Leases
+
+BEFORE_REPAIR = declare("journal.before-repair")
+REPAIRED_ROWS = declare("journal.repaired")
+
+History = Callable[[], tuple[Item, ...] | None]
+"""Gives the items of the agent's own history, for a journal that must be built anew; may raise what it likes."""
+
+
+class Journal:
+    """One open journal. `rows` are all its rows; for one thread."""
+
+    def __init__(self, leases: Leases, record: Record, name: str, rows: Sequence[Row]) -> None:
+        self.leases, self.name = leases, name
+        self.session_id = record.session_id
+        self.fence: Fence = record.lease.fence
+        self.rows = tuple(rows)
+        self.is_open = True
+
+    @property
+    def directory(self) -> str:
+        """Where it lives, for people."""
+        return f"journal {self.name}"
+
+    @property
+    def cursor(self) -> Cursor:
+        """The place of its last row."""
+        return self.rows[-1].cursor
+
+    @property
+    def standings(self) -> tuple[Standing, ...]:
+        """Where every submission stands."""
+        return fold(self.rows)
+
+    def standing(self, client_id: str) -> Standing | None:
+        """Returns where one submission stands, or None."""
+        return next((s for s in self.standings if s.client_id == client_id), None)
+
+    def checkpoint(self) -> str | None:
+        """Returns the key of the last item of the agent's history that the journal has for certain."""
+        found = [row.body.item_key for row in self.rows if isinstance(row.body, Checkpoint)]
+        return found[-1] if found else None
+
+    @contextmanager
+    def writing(self) -> Generator[None]:
+        """Keeps the rows in memory as they were when the block, and with it its transaction, fails."""
+        before = self.rows
+        try:
+            yield
+        except BaseException:
+            self.rows = before
+            raise
+
+    def append(self, bodies: Sequence[Body]) -> None:
+        """Adds rows; raises Conflict when the session is at another fence. Within `writing` and a transaction."""
+        if not bodies:
+            return
+        new = next_rows(self.cursor, bodies, self.leases.now_ms(), self.fence)
+        last = Place(self.cursor.epoch, self.cursor.sequence)
+        self.leases.store.append_journal(self.name, _stored(new), last=last, fence=self.fence)
+        self.rows += new
+
+    def close(self) -> None:
+        """Lets go of it; rows are durable already."""
+        self.is_open = False
+
+
+class OpenedJournal(msgspec.Struct, frozen=True):
+    """A journal that was opened: what opening came to, and the items it had by itself."""
+
+    journal: Journal
+    report: Report
+    known: frozenset[str]
+
+
+def read_journal(leases: Leases, name: str) -> tuple[bytes, ...]:
+    """Returns the stored rows of a journal in order; none where there is no such journal."""
+    return tuple(row.body for row in leases.store.journal_rows(name) or ())
+
+
+def open_journal(leases: Leases, record: Record, history: History) -> OpenedJournal:
+    """Opens the journal of a session whose owner this process is, repairing what it finds (attach spec, section 10.2).
+
+    A history that cannot be read is told in the report; everything else is raised, and nothing was written then.
+    """
+    name, fence, now = str(record.session_id), record.lease.fence, leases.now_ms()
+    found = read_journal(leases, name)
+    opening = classify(found)
+    if isinstance(opening, Readable):
+        report = Report("replay", reset=False, epoch=opening.rows[-1].epoch)
+        return OpenedJournal(Journal(leases, record, name, opening.rows), report, known_items(opening.rows))
+    if isinstance(opening, ReadOnly):
+        return _open_sibling(leases, record, opening, history)
+    repair = plan_new(now, fence) if isinstance(opening, New) else _repair(opening, history, now, fence)
+    _write(leases, record, name, repair)
+    return OpenedJournal(Journal(leases, record, name, repair.rows), repair.report, repair.known)
+
+
+def settle_in_flight(leases: Leases, record: Record) -> None:
+    """Marks what an owner before had handed over as unknown, where its journal can be read; at the present fence."""
+    name = str(record.session_id)
+    opening = classify(read_journal(leases, name))
+    if isinstance(opening, Readable):
+        journal = Journal(leases, record, name, opening.rows)
+        journal.append(settle_crash(journal.standings))
+
+
+def unconfirmed_of(leases: Leases, session_id: str) -> tuple[str, ...]:
+    """Returns the client ids that a session's journal has as neither sent nor failed; for looking only."""
+    opening = classify(read_journal(leases, session_id))
+    rows = () if isinstance(opening, New) else opening.rows
+    return tuple(s.client_id for s in fold(rows) if s.state in ("pending", "unknown"))
+
+
+def classify_journal(leases: Leases, session_id: str) -> Opening:
+    """Returns what is found under a session's journal; for looking only."""
+    return classify(read_journal(leases, session_id))
+
+
+def _open_sibling(leases: Leases, record: Record, opening: ReadOnly, history: History) -> OpenedJournal:
+    name = sibling_name(str(record.session_id), opening.schema)
+    there = classify(read_journal(leases, name))
+    if isinstance(there, Readable):
+        report = Report("newer_schema", reset=False, epoch=there.rows[-1].epoch)
+        return OpenedJournal(Journal(leases, record, name, there.rows), report, known_items(there.rows))
+    items, error = _ask(history)
+    repair = plan_sibling(opening, items, leases.now_ms(), record.lease.fence, error)
+    _write(leases, record, name, repair)
+    return OpenedJournal(Journal(leases, record, name, repair.rows), repair.report, frozenset())
+
+
+def _repair(opening: Opening, history: History, now: int, fence: int) -> Repair:
+    from clew.journal.opening import Corrupt
+
+    assert isinstance(opening, Corrupt), "the other kinds are opened as they are"
+    items, error = _ask(history)
+    return plan_repair(opening, items, now, fence, error)
+
+
+def _ask(history: History) -> tuple[tuple[Item, ...] | None, str | None]:
+    try:
+        return history(), None
+    except Exception as error:  # noqa: BLE001 - an adapter's reading is best effort; the report says what it said
+        return None, str(error) or type(error).__name__
+
+
+def _write(leases: Leases, record: Record, name: str, repair: Repair) -> None:
+    head = leases.store.journal(name)
+    keep = None if repair.keep is None else Place(repair.keep.epoch, repair.keep.sequence)
+    fault(BEFORE_REPAIR)
+    with leases.transaction():
+        leases.store.rewrite_journal(
+            name,
+            _stored(repair.append),
+            strand=record.session_id,
+            fence=record.lease.fence,
+            expected=None if head is None else head.place,
+            keep=keep,
+            identity=msgspec.json.encode(_identity(record)),
+        )
+    fault(REPAIRED_ROWS)
+
+
+def _identity(record: Record) -> JournalIdentity:
+    head = record.chain.head
+    return JournalIdentity(
+        record.session_id,
+        record.location.workspace[:1024],
+        record.location.host[:1024],
+        record.namespace.agent,
+        PENDING_HANDLE if head is None else head.handle.key[:1024],
+    )
+
+
+def _stored(rows: Sequence[Row]) -> tuple[JournalRow, ...]:
+    return tuple(JournalRow(r.epoch, r.sequence, r.kind, r.time, r.fence, store_row(r)) for r in rows)
