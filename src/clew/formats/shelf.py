@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from clew.conversation.source import SideFile, Source, Stream
+from clew.errors import UnsupportedVersion
 from clew.formats.protocol import Found, Home, Owner, Settings
 from clew.platform.mapped import open_source
 
@@ -67,8 +68,8 @@ class Shelf:
     """Finds, opens and recognises sessions that are single files.
 
     `base` gives the folder that paths are relative to, `patterns` say which files below it are sessions, `name` gives
-    the id that a place carries, `knows` recognises a file by its first bytes. `refuse` gives the reason why a file is
-    not read, or nothing. `beside` gives the side files of a session.
+    the id that a place carries, `knows` recognises a file by its first bytes. `refuse` gives the reason why a layout is
+    not read, or nothing; then it is refused by name. `beside` gives the side files of a session.
     """
 
     def __init__(
@@ -101,11 +102,14 @@ class Shelf:
             for path in files_below(self._base(home), pattern):
                 if path not in seen:
                     seen.add(path)
-                    yield look_at(self.agent, path, self.name(path), problem=self.refuse(path))
+                    yield look_at(self.agent, path, self.name(path))
 
     def load(self, found: Found, home: Home) -> Source:
-        """Returns the source of a session; raises NotFoundError or UnreadableSource."""
+        """Returns the source of a session; raises NotFoundError, UnreadableSource or UnsupportedVersion."""
         base = self._base(home)
+        reason = self.refuse(found.path)
+        if reason:
+            raise UnsupportedVersion(f"{found.path}: {reason}", path=str(found.path), session=found.id)
         side = tuple(file for path in self.beside(found.path) if (file := side_file(path, base)) is not None)
         return Source((open_stream(found.path, base),), side, hint_id=self.name(found.path), hint_cwd=found.cwd_hint)
 

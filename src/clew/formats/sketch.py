@@ -13,11 +13,10 @@ import msgspec
 from clew.conversation.loss import Damage, Loss
 from clew.conversation.model import Message
 from clew.conversation.normal import NormalBuilder
-from clew.conversation.source import Boundary, Ending, Records, Reference, Session, Source, Stream
+from clew.conversation.source import Boundary, Records, Reference, Session, Source, Stream
 from clew.formats.framing import Frame, frame_document
 from clew.formats.jsonl import JsonLines
 from clew.formats.loose import MEMBERS, Members, members_of, raw_of
-from clew.formats.settled import find_ending
 
 
 class About(msgspec.Struct, kw_only=True):
@@ -115,8 +114,8 @@ class Sketch:
         self.boundaries.append(len(self._full.finish().messages))
         self.builder.replace()
 
-    def finish(self, *, grows: bool = False) -> Session:
-        """Returns the session; `grows`: its one file only ever grows at the end."""
+    def finish(self) -> Session:
+        """Returns the session."""
         normal = self.builder.finish()
         for stray in normal.strays:
             detail = f"a result for the call {stray.call_id!r}, which is not open here"
@@ -126,9 +125,6 @@ class Sketch:
         about = self.about
         created = about.created_ms if about.created_ms is not None else (times[0] if times else None)
         models = [m.model for m in history if m.model]
-        ending: Ending | None = None
-        if grows and not self.boundaries:
-            ending = find_ending(normal, self.records, b"")
         return Session(
             agent=self.agent,
             id=about.id or self.source.hint_id,
@@ -150,5 +146,4 @@ class Sketch:
             references=about.references,
             helper=about.helper,
             foreign=about.foreign,
-            ending=ending,
         )
