@@ -105,7 +105,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     `time_ms` is milliseconds since 1970 UTC, or None when the session does not say. `reply_id` is the agent's own
     id of the reply that an assistant piece belongs to; the normal form uses it to join pieces. `is_error` is None
-    when the format does not tell. `invented` marks a result that clew had to make up: readers never deliver one.
+    when the format does not tell. An answer that clew had to make up is in no message: readers never deliver one.
     """
 
     role: Role
