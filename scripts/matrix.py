@@ -90,9 +90,9 @@ def _render(
     lines = [
         "# From every agent to every agent",
         "",
-        "Made by `scripts/matrix.py`: each recorded session of `tests/fixtures` is carried to the agent of the column, its",
-        "own file is taken away, and it comes home from there. A cell counts the sessions whose keys agree in the other",
-        "agent, and those that came home byte for byte (row for row), of all that were carried. Generated conversations go",
+        "Made by `scripts/matrix.py`: each recorded session of `tests/fixtures` is carried to the agent of the column,",
+        "its own file is taken away, and it comes home from there. A cell counts the sessions whose keys agree in the",
+        "other agent, and those that came home byte for byte (row for row), of all carried. Generated conversations go",
         "through every ordered pair, and through longer ways, in `tests/law`.",
         "",
         "| from / to | " + " | ".join(names) + " |",
