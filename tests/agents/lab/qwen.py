@@ -78,9 +78,12 @@ def read_body(body: Any) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
         for result in message["tool_results"]:
             result["text"] = "" if result["text"] == ELSEWHERE else result["text"]
         if message["role"] == "user":
-            own = [text for text in message["texts"] if text in (GUARD, ATTACHED) or _is_reminder(text)]
+            texts = message["texts"]
+            own = [text for before, text in zip(["", *texts], texts, strict=False) if _is_own(before, text)]
             injected += [{"role": "user", "text": text} for text in own]
-            message["texts"] = [text for text in message["texts"] if text not in own]
+            message["texts"] = [
+                text for before, text in zip(["", *texts], texts, strict=False) if not _is_own(before, text)
+            ]
             message["text"] = "".join(message["texts"])
             if ATTACHED in own and out and out[-1]["role"] == "tool":
                 out[-1]["images"].extend(message["images"])
@@ -90,8 +93,10 @@ def read_body(body: Any) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     return out, injected
 
 
-def _is_reminder(text: str) -> bool:
-    return text.startswith("<system-reminder>") and text.rstrip().endswith("</system-reminder>")
+def _is_own(before: str, text: str) -> bool:
+    if text in (GUARD, ATTACHED):
+        return True
+    return before != GUARD and text.startswith("<system-reminder>") and text.rstrip().endswith("</system-reminder>")
 
 
 def _seen(model: FakeModel, prompt: str, status: int | None, session_id: str | None, reply: str, said: str) -> Seen:
