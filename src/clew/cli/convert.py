@@ -98,8 +98,9 @@ def tell_converted(run: Invocation, done: Converted, *, dry_run: bool = False) -
         yield f"  {look.paint('muted', 'file ')} {look.safe(run.shorten(path), line=True)}"
     if done.thread and run.screen.verbose:
         yield f"  {look.paint('muted', 'thread')} {look.safe(done.thread, line=True)}"
-    line = command_line(run, done.resume.argv, done.resume.cwd)
-    yield f"  {look.paint('muted', 'go on')} {look.safe(line, line=True)}"
+    if done.resume.argv:
+        line = command_line(run, done.resume.argv, done.resume.cwd)
+        yield f"  {look.paint('muted', 'go on')} {look.safe(line, line=True)}"
 
 
 def _fidelity(done: Converted, look: Look) -> Iterator[str]:
