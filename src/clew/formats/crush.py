@@ -134,6 +134,7 @@ VAULT = Vault(
     lambda home: home.root,
     (".crush/crush.db", "*/.crush/crush.db"),
     Layout(_NEEDED, _sessions, _export),
+    folder=lambda path: str(path.parent.parent) if path.parent.name == ".crush" else "",
 )
 FORMAT = Format(
     name=AGENT,

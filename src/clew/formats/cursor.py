@@ -8,6 +8,7 @@ what Cursor resumes from. Older transcripts (`.txt`) and the databases are known
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from clew.conversation.model import Message, Part, Text
@@ -19,7 +20,7 @@ from clew.formats.shelf import Aside, Shelf
 from clew.formats.sketch import Sketch
 
 AGENT = "cursor"
-_QUERY = re.compile(r"<user_query>\n?(.*?)\n?</user_query>", re.DOTALL)
+_OPEN, _CLOSE = "<user_query>", "</user_query>"
 _LINE = re.compile(rb'\{"role":"(?:user|assistant)","message":\{"content":')
 _OLD = "an older transcript of Cursor, whose form clew does not know well enough to read it"
 _STORE = "a store of Cursor's own, whose form clew does not know well enough to read it"
@@ -53,8 +54,19 @@ def _typed(part: Part) -> Part:
     """Returns what the user typed of a text."""
     if not isinstance(part, Text):
         return part
-    found = _QUERY.findall(part.text)
+    found = list(_queries(part.text))
     return Text("\n".join(found)) if found else part
+
+
+def _queries(text: str) -> Iterator[str]:
+    """Yields what stands in each wrapper, without the line ends beside it."""
+    at = text.find(_OPEN)
+    while at >= 0:
+        end = text.find(_CLOSE, at)
+        if end < 0:
+            return
+        yield text[at + len(_OPEN) : end].removeprefix("\n").removesuffix("\n")
+        at = text.find(_OPEN, end)
 
 
 def _refuse(path: Path) -> str:

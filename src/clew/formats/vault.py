@@ -44,7 +44,10 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 class Vault:
-    """Finds, opens and recognises sessions in databases of one layout, and in files beside them."""
+    """Finds, opens and recognises sessions in databases of one layout, and in files beside them.
+
+    `folder` gives the working folder that a database's place tells, where each project has its own.
+    """
 
     def __init__(
         self,
@@ -54,8 +57,9 @@ class Vault:
         patterns: Iterable[str],
         layout: Layout,
         shelf: Shelf | None = None,
+        folder: Callable[[Path], str] = lambda path: "",
     ) -> None:
-        self.agent, self.title, self._base = agent, title, base
+        self.agent, self.title, self._base, self._folder = agent, title, base, folder
         self.patterns, self.layout, self.shelf = tuple(patterns), layout, shelf
 
     def base(self, home: Home) -> Path:
@@ -96,7 +100,7 @@ class Vault:
         session_id, data = read_database(found.path, read)
         name = found.path.relative_to(base).as_posix() if found.path.is_relative_to(base) else str(found.path)
         stream = Stream(name_rows(name, session_id), data, found.path.stat().st_mode & 0o777)
-        return Source((stream,), hint_id=session_id, hint_cwd=found.cwd_hint)
+        return Source((stream,), hint_id=session_id, hint_cwd=found.cwd_hint or self._folder(found.path))
 
     def claims(self, path: Path, head: bytes) -> bool:
         """Tells whether a file of unknown origin is a database of this layout, or one of the files beside them."""
@@ -174,7 +178,8 @@ class Vault:
             yield Found(self.agent, path.stem, path, (path,), problem=error.message)
             return
         for one in listed:
-            yield Found(self.agent, one.id, path, (path,), (one.changed, one.size), one.kind, one.cwd)
+            cwd = one.cwd or self._folder(path)
+            yield Found(self.agent, one.id, path, (path,), (one.changed, one.size), one.kind, cwd)
 
 
 def _is_database(path: Path) -> bool:
