@@ -218,8 +218,14 @@ def call_names(messages: Sequence[Message]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(call.name for message in messages for call in message.calls))
 
 
-def count_losses(messages: Sequence[Message], holds: Holds, replies_hold: Holds) -> tuple[tuple[Loss, ...], int]:
-    """Returns what a target cannot carry of a conversation, and how many calls go unanswered in it."""
+def count_losses(
+    messages: Sequence[Message], holds: Holds, replies_hold: Holds, results_hold: Holds | None = None
+) -> tuple[tuple[Loss, ...], int]:
+    """Returns what a target cannot carry of a conversation, and how many calls go unanswered in it.
+
+    Where nothing is said of results, they hold what a user's message holds.
+    """
+    held = {"assistant": replies_hold, "tool": results_hold or holds}
     reasoning = images = invented = 0
     for group in group_messages(messages):
         open_calls = [call.id for call in group.head.calls]
@@ -228,7 +234,7 @@ def count_losses(messages: Sequence[Message], holds: Holds, replies_hold: Holds)
                 open_calls.remove(result.call_id)
         invented += len(open_calls)
         for message in (group.head, *group.results):
-            keeps = replies_hold if message.role == "assistant" else holds
+            keeps = held.get(message.role, holds)
             for part in message.parts:
                 reasoning += type(part) is Reasoning
                 images += type(part) is Image and not keeps(part)
