@@ -21,7 +21,7 @@ import select
 import threading
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal, NoReturn
 
@@ -204,7 +204,7 @@ class Postgres:
         except psycopg.Error as error:
             self._roll_back(connection)
             self._fail(error)
-        if version != self._newest():
+        if version != self._newest:
             self._roll_back(connection)
             raise self._newer(version)
 
@@ -286,9 +286,11 @@ class Postgres:
         self._opened += 1
         return connection
 
+    @property
     def _newest(self) -> int:
-        return len(self._steps())
+        return len(self._steps)
 
+    @cached_property
     def _steps(self) -> list[Path]:
         """Returns the migrations in order; the n-th leads to version n."""
         found = sorted(self._migrations.glob("[0-9][0-9][0-9][0-9]_*.sql"))
@@ -299,7 +301,7 @@ class Postgres:
         """Makes the schema, or brings it up to date. Several may try at once: one does it."""
         for attempt in range(_ATTEMPTS):
             version = self._version(connection)
-            newest = self._newest()
+            newest = self._newest
             self._too_new = version if version > newest else 0
             if version >= newest:
                 return
@@ -331,7 +333,7 @@ class Postgres:
         connection.execute(b"INSERT INTO clew_schema VALUES (1, 0) ON CONFLICT DO NOTHING")
         row = connection.execute(b"SELECT version FROM clew_schema WHERE id = 1 FOR UPDATE").fetchone()
         version = int(row[0]) if row is not None else 0
-        for number, path in enumerate(self._steps()[version:], version + 1):
+        for number, path in enumerate(self._steps[version:], version + 1):
             connection.execute(path.read_bytes())
             fault(IN_MIGRATION)
             connection.execute(b"UPDATE clew_schema SET version = %s WHERE id = 1", (number,))
@@ -344,7 +346,7 @@ class Postgres:
 
     def _newer(self, version: int) -> SchemaTooNew:
         return SchemaTooNew(
-            f"{self.address.shown} was written by a newer clew (schema {version}, this one knows {self._newest()}); "
+            f"{self.address.shown} was written by a newer clew (schema {version}, this one knows {self._newest}); "
             "it is only read",
             hint="Update clew.",
         )

@@ -20,6 +20,7 @@ from clew.errors import StoreError
 from clew.platform.fs import ensure_folder
 
 SLOT_SIZE: Final = 96
+_sync_data = getattr(os, "fdatasync", os.fsync)
 _SLOT: Final = re.compile(rb"(clew-witness-1 ([0-9a-f]{32}) ([0-9a-f]{16}) ([0-9a-f]{16})) ([0-9a-f]{8}) *\n\Z")
 
 
@@ -74,7 +75,8 @@ class Witness:
                 os.pwrite(fd, (b" " * (SLOT_SIZE - 1) + b"\n") * 2, 0)
             os.pwrite(fd, _slot(seen), SLOT_SIZE * (seen.grants % 2))
             if durable:
-                os.fsync(fd)
+                # The file keeps its size, so that its bytes are all there is to sync.
+                (os.fsync if anew else _sync_data)(fd)
         finally:
             os.close(fd)
         if durable and anew:
