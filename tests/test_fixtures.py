@@ -44,6 +44,8 @@ VENDOR_PHRASES = (
     "You have been invoked",
     "You are Codex",
     "You are a Claude",
+    "You are Grok",
+    "You are Kimi",
 )
 """Scraps of what the agents say by themselves; none of them is a whole sentence."""
 

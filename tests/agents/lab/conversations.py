@@ -84,7 +84,8 @@ def unicode(lab: Recorder) -> Recording:
         calls(shell, text="Ich drucke … 🖨️\u2028"),
         say(" Leading and trailing blanks. \n\n"),
     ]
-    prompts = [ODD_TEXT, f"A zero \u0000 and a long line: {LONG_LINE}", "Print odd bytes."]
+    zero = "" if lab.agent in ("grok", "kimi") else "\u0000 "  # these take a prompt as an argument
+    prompts = [ODD_TEXT, f"A zero {zero}and a long line: {LONG_LINE}", "Print odd bytes."]
     session = lab.hold(prompts, script)
     return Recording(session, str(lab.cwd), lab.said(), notes="CJK, emoji, RTL, U+2028, ANSI, CRLF, NUL, 20 kB a line.")
 
@@ -109,7 +110,8 @@ def compacted(lab: Recorder) -> Recording:
     """Two turns, a compaction on request, one more turn."""
     lab.file("knots.txt", "bowline\nreef\n")
     kit = lab.kit
-    aside = say(f"<summary>\n{SUMMARY}\n</summary>" if lab.agent == "claude" else SUMMARY, when="summary|handoff")
+    summary = f"{SUMMARY} " + "The thread goes on. " * 40 if lab.agent == "grok" else SUMMARY  # it refuses a short one
+    aside = say(f"<summary>\n{SUMMARY}\n</summary>" if lab.agent == "claude" else summary, when="summary|handoff")
     lab.asides.append(aside)
     script = [
         calls(kit.shell("cat knots.txt", "KnotsCat01"), text="I read it."),
@@ -413,6 +415,15 @@ CASES: dict[str, dict[str, Conversation]] = {
         "zstd": zstd_rollout,
         "surrogate": surrogate,
     },
+    "grok": {
+        "simple": simple,
+        "tools": tools,
+        "unicode": unicode,
+        "resumed": resumed,
+        "forked": forked,
+        "compacted": compacted,
+    },
+    "kimi": {"simple": simple, "tools": tools, "unicode": unicode, "resumed": resumed},
     "opencode": {
         "simple": simple,
         "tools": tools,

@@ -31,8 +31,8 @@ CONTEXT = re.compile(r"\s*<(user_info|system-reminder)>.*>\s*\Z", re.DOTALL)
 GONE = re.compile(r"\n?\[image removed — [^\]\n]*\]")
 """What the agent puts in place of an image that is too small or broken."""
 
-ASIDE = "Write an ultra-short dashboard line|session title"
-"""What the agent asks for besides the conversation."""
+ASIDE = Step([Text("A line of the lab")], when="Write an ultra-short dashboard line|session title", repeat=True)
+"""What is said to what the agent asks for besides the conversation."""
 
 Prompt = str
 
@@ -72,7 +72,7 @@ def configure(home: Path, url: str) -> None:
 
 def scripted(script: Script) -> list[Any]:
     """Returns a script with an answer to what the agent asks besides."""
-    return [Step([Text("A line of the lab")], when=ASIDE, repeat=True), *script]
+    return [ASIDE, *script]
 
 
 def read_body(body: Any) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
@@ -116,6 +116,42 @@ def turn(
         events=tuple(done.lines),
         prompt=prompt,
     )
+
+
+class Session:
+    """One session, new or resumed: each prompt is a process of its own."""
+
+    def __init__(
+        self, home: Path, cwd: Path, model: FakeModel, *, session_id: str | None = None, fork: bool = False
+    ) -> None:
+        self.model = model
+        self.session_id = str(uuid.uuid4()) if session_id is None or fork else session_id
+        self._home, self._cwd, self._started = home, cwd, session_id is not None
+        self._from = session_id if fork else None
+        self._seen = Seen(exit=0, session_id=session_id)
+
+    def say(self, prompt: Prompt, seconds: float = SECONDS * 2) -> Seen:
+        """Says one thing."""
+        more = ["-r", self.session_id] if self._started else ["-s", self.session_id]
+        if self._from is not None:
+            more = ["-r", self._from, "--fork-session", "-s", self.session_id]
+        self._started, self._from = True, None
+        self._seen = turn(self._home, self._cwd, prompt, self.model, more, self.session_id, seconds)
+        return self._seen
+
+    def compact(self) -> Seen:
+        """Has the session compacted; the script gives the summary."""
+        return self.say("/compact")
+
+    def close(self, seconds: float = SECONDS) -> Seen:
+        """Returns what was seen last; nothing runs any more."""
+        return self._seen
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
 
 
 def resume(

@@ -68,8 +68,6 @@ def read_body(body: Any) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     messages, injected = from_chat_api(body)
     out: list[dict[str, Any]] = []
     for message in messages:
-        for result in message["tool_results"]:
-            result["text"] = bare(result["text"])
         if message["role"] == "user" and message["texts"][:1] == [ATTACHED] and out and out[-1]["role"] == "tool":
             out[-1]["images"].extend(message["images"])
             injected.append({"role": "user", "text": ATTACHED})
@@ -79,7 +77,7 @@ def read_body(body: Any) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
 
 
 def bare(text: str) -> str:
-    """Returns a result's text without what the agent says of a failure and of an empty output."""
+    """Returns a result's text without what the agent says of a failure, an empty output, an image alone."""
     return "" if text in (EMPTY, MEDIA) else text.replace(FAILED, "", 1)
 
 
@@ -148,6 +146,36 @@ def newest(home: Path) -> str | None:
     return found[-1].parent.name if found else None
 
 
+class Session:
+    """One session, new or resumed: each prompt is a process of its own."""
+
+    def __init__(
+        self, home: Path, cwd: Path, model: FakeModel, *, session_id: str | None = None, fork: bool = False
+    ) -> None:
+        assert not fork, "a fork is a command of its own, without a prompt"
+        self.model = model
+        self.session_id = session_id
+        self._home, self._cwd = home, cwd
+        self._seen = Seen(exit=0, session_id=session_id)
+
+    def say(self, prompt: Prompt, seconds: float = SECONDS * 2) -> Seen:
+        """Says one thing."""
+        more = ["-m", MODEL, *(["-S", self.session_id] if self.session_id else [])]
+        self._seen = turn(self._home, self._cwd, prompt, self.model, more, seconds, self.session_id or "")
+        self.session_id = self._seen.session_id
+        return self._seen
+
+    def close(self, seconds: float = SECONDS) -> Seen:
+        """Returns what was seen last; nothing runs any more."""
+        return self._seen
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+
 def resume(
     home: Path,
     cwd: Path,
@@ -158,7 +186,10 @@ def resume(
     seconds: float = SECONDS * 2,
     model: str | None = None,
 ) -> Seen:
-    """Resumes a session with one prompt, to the end of its turn."""
+    """Resumes a session with one prompt, to the end of its turn; one whose folder is nowhere moves here first."""
+    (path,) = home.glob(f".kimi-code/sessions/*/{session_id}/state.json")
+    if not Path(json.loads(path.read_text())["cwd"]).is_dir():
+        rehome(home, session_id, cwd)
     with FakeModel(script) as fake:
         return turn(home, cwd, prompt, fake, ["-S", session_id, "-m", model or MODEL], seconds, session_id)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from agents.lab.script import Call
 
-__all__ = ["KITS", "ClaudeKit", "CodexKit", "OpenCodeKit"]
+__all__ = ["KITS", "ClaudeKit", "CodexKit", "GrokKit", "KimiKit", "OpenCodeKit"]
 
 
 class ClaudeKit:
@@ -96,5 +96,55 @@ class OpenCodeKit:
         return self.read(path, call_id)
 
 
-KITS: dict[str, Any] = {"claude": ClaudeKit(), "codex": CodexKit(), "opencode": OpenCodeKit()}
+class GrokKit:
+    """Grok's tools."""
+
+    tools = None
+
+    def shell(self, command: str, call_id: str) -> Call:
+        """Runs a command."""
+        return Call("run_terminal_command", {"command": command, "description": "Run one command"}, f"call_{call_id}")
+
+    def read(self, path: str, call_id: str) -> Call:
+        """Reads a file."""
+        return Call("read_file", {"target_file": path}, f"call_{call_id}")
+
+    def edit(self, path: str, old: str, new: str, call_id: str) -> Call:
+        """Replaces a line of a file."""
+        return Call("search_replace", {"file_path": path, "old_string": old, "new_string": new}, f"call_{call_id}")
+
+    def write(self, path: str, text: str, call_id: str) -> Call:
+        """Writes a new file."""
+        return Call("write", {"file_path": path, "content": text}, f"call_{call_id}")
+
+
+class KimiKit:
+    """Kimi Code's tools."""
+
+    tools = None
+
+    def shell(self, command: str, call_id: str) -> Call:
+        """Runs a command."""
+        return Call("Bash", {"command": command}, f"call_{call_id}")
+
+    def read(self, path: str, call_id: str) -> Call:
+        """Reads a file."""
+        return Call("Read", {"path": path}, f"call_{call_id}")
+
+    def edit(self, path: str, old: str, new: str, call_id: str) -> Call:
+        """Replaces a line of a file."""
+        return Call("Edit", {"path": path, "old_string": old, "new_string": new}, f"call_{call_id}")
+
+    def write(self, path: str, text: str, call_id: str) -> Call:
+        """Writes a new file."""
+        return Call("Write", {"path": path, "content": text}, f"call_{call_id}")
+
+
+KITS: dict[str, Any] = {
+    "claude": ClaudeKit(),
+    "codex": CodexKit(),
+    "grok": GrokKit(),
+    "kimi": KimiKit(),
+    "opencode": OpenCodeKit(),
+}
 """The kits by the agent's short name."""

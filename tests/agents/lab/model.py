@@ -88,8 +88,9 @@ class FakeModel:
 
     @property
     def unused(self) -> list[int]:
-        """The numbers of the script's steps that nobody asked for."""
-        return [number for number, entry in enumerate(self._entries) if not entry.used]
+        """The numbers of the script's steps that nobody asked for; those that may be asked again do not count."""
+        entries = enumerate(self._entries)
+        return [number for number, entry in entries if not (entry.used or getattr(entry.step, "repeat", False))]
 
     def extend(self, script: Script) -> None:
         """Adds steps to the end of the script."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agents.lab import claude, codex, opencode, seen
+from agents.lab import claude, codex, grok, kimi, opencode, seen
 from agents.lab.judge import to_groups
 from agents.lab.kit import KITS
 from agents.lab.model import FakeModel, Request
@@ -24,15 +24,26 @@ __all__ = ["Recorder", "Recording"]
 READERS: dict[str, Any] = {
     "claude": seen.from_messages_api,
     "codex": seen.from_responses_api,
+    "grok": grok.read_body,
+    "kimi": kimi.read_body,
     "opencode": opencode.read_body,
 }
 
 FOLDERS: dict[str, tuple[str, ...]] = {
     "claude": (".claude/projects", ".claude/file-history"),
     "codex": (".codex/sessions",),
+    "grok": (".grok/sessions",),
+    "kimi": (".kimi-code/sessions",),
     "opencode": (),
 }
 """What belongs to sessions in an agent's home; everything else is settings and caches."""
+
+
+KEPT = {
+    "grok": ("chat_history.jsonl", "updates.jsonl", "summary.json"),
+    "kimi": ("wire.jsonl", "state.json"),
+}
+"""What a fixture keeps of a session's folder where most of it is the agent's own bookkeeping and prompts."""
 
 
 @dataclass
@@ -58,7 +69,7 @@ class Recorder:
         self.kit = KITS[agent]
         self.home = home
         self.cwd = cwd
-        self.asides: list[Step] = []
+        self.asides: list[Step] = [grok.ASIDE] if agent == "grok" else []
         self.model: FakeModel | None = None
         cwd.mkdir(parents=True)
 
@@ -73,7 +84,7 @@ class Recorder:
         self, script: Script = (), *, resume: str | None = None, fork: bool = False, **options: Any
     ) -> Iterator[Any]:
         """Opens a session, new or resumed; leaving the context ends it if it still runs."""
-        with FakeModel(script) as model:
+        with FakeModel(grok.scripted(script) if self.agent == "grok" else script) as model:
             self.model = model
             if self.agent == "claude":
                 more = (["--resume", resume] if resume else []) + (["--fork-session"] if fork else [])
@@ -81,6 +92,9 @@ class Recorder:
                 session: Any = claude.ClaudeSession(self.home, self.cwd, model, more, **options)
             elif self.agent == "opencode":
                 session = opencode.OpenCodeSession(self.home, self.cwd, model, session_id=resume, fork=fork)
+            elif self.agent in ("grok", "kimi"):
+                driver = {"grok": grok, "kimi": kimi}[self.agent]
+                session = driver.Session(self.home, self.cwd, model, session_id=resume, fork=fork)
             else:
                 session = codex.CodexSession(self.home, self.cwd, model, session_id=resume, fork=fork, **options)
             with session:
@@ -134,6 +148,12 @@ class Recorder:
                 shutil.copytree(self.home / folder, target / folder)
         if self.agent == "opencode":
             opencode.pack(self.home, target)
+        for path in sorted(target.rglob("*"), reverse=True):
+            kept = KEPT.get(self.agent)
+            if kept is not None and path.is_file() and path.name not in kept:
+                path.unlink()
+            elif path.is_dir() and not any(path.iterdir()):
+                path.rmdir()
 
 
 def _without_halves(value: Any) -> Any:

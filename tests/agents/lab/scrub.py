@@ -39,7 +39,7 @@ def scrub_home(agent: str, home: Path) -> None:
     """
     if agent == "opencode":
         return
-    scrub = {"claude": _scrub_claude, "codex": _scrub_codex}[agent]
+    scrub = {"claude": _scrub_claude, "codex": _scrub_codex, "grok": _scrub_grok, "kimi": _scrub_kimi}[agent]
     for path in sorted(home.rglob("*.jsonl*")):
         data = path.read_bytes()
         if path.suffix == ".zst":
@@ -165,6 +165,31 @@ def _scrub_codex(record: Any) -> Any:
             _scrub_item(item)
     elif kind in ("turn_context", "world_state"):
         record["payload"] = _walk(payload, _instructions)
+    return clean(record)
+
+
+def _scrub_grok(record: Any) -> Any:
+    if record.get("type") == "system":
+        record["content"] = PLACEHOLDER
+    elif record.get("type") == "user":
+        for part in record["content"]:
+            text = part.get("text", "")
+            if text.startswith("<user_info>"):
+                part["text"] = f"<user_info>\n{PLACEHOLDER}\n</user_info>\n\n<rules>\n{PLACEHOLDER}\n</rules>"
+            elif text.startswith("<system-reminder>"):
+                part["text"] = _placeholder(text)
+    return clean(record)
+
+
+def _scrub_kimi(record: Any) -> Any:
+    kind = record.get("type")
+    if kind == "profile.bind":
+        record["systemPrompt"] = PLACEHOLDER
+    elif kind == "llm.tools_snapshot":
+        record["tools"] = []
+    elif kind == "context.append_message" and record["message"].get("origin", {}).get("kind") == "injection":
+        for part in record["message"]["content"]:
+            part["text"] = _placeholder(part["text"])
     return clean(record)
 
 
