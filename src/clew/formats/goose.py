@@ -50,6 +50,7 @@ def _read_session(sketch: Sketch, row: Members) -> None:
     about.model = word_in(members_of(json_cell(row.get("model_config_json", NONE))).get("model_name", NONE))
     about.created_ms = read_time(scalar_in(row.get("created_at", NONE)))
     about.updated_ms = read_time(scalar_in(row.get("updated_at", NONE)))
+    about.helper = word_in(row.get("session_type", NONE)) not in ("", "user")
     parent = word_in(row.get("parent_session_id", NONE))
     if parent:
         about.references = (Reference("forked", parent),)

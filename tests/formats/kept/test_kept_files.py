@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -119,6 +120,39 @@ def test_a_link_is_listed_and_not_followed(tmp_path: Path) -> None:
     (folder / "T-1.json").symlink_to(tmp_path / "there")
     (found,) = get_format("amp").locate.find(Home(tmp_path))
     assert "symbolic link" in found.problem
+
+
+def test_the_document_beside_a_session_of_kiro_tells_of_it(tmp_path: Path) -> None:
+    sample = next(one for one in SAMPLES if str(one) == "kiro-lines")
+    path = tmp_path / sample.path
+    path.parent.mkdir(parents=True)
+    path.write_bytes(sample.data)
+    path.with_suffix(".json").write_text('{"session_id":"k-9","cwd":"/w","title":"A count","created_at":"2026-02-03"}')
+    form = get_format("kiro")
+    (found,) = form.locate.find(Home(tmp_path))
+    session = form.read(form.locate.load(found, Home(tmp_path)))
+    assert (session.id, session.cwd, session.title) == ("k-9", "/w", "A count")
+    assert [side.path for side in session.side] == [sample.path.replace(".jsonl", ".json")]
+    path.with_suffix(".json").write_bytes(b"\xff{")
+    assert form.read(form.locate.load(found, Home(tmp_path))).id == "k-1"
+
+
+def test_what_stands_around_the_typed_text_of_cursor_is_context() -> None:
+    line = {
+        "role": "user",
+        "message": {"content": "<a>x</a><user_query>\none\n</user_query>\n<user_query>two</user_query>"},
+    }
+    texts = [m.text for m in read("cursor", json.dumps(line).encode(), "c.jsonl").messages]
+    assert texts == ["one\ntwo"]
+    open_ended = {"role": "user", "message": {"content": "what is <user_query>?"}}
+    texts = [m.text for m in read("cursor", json.dumps(open_ended).encode(), "c.jsonl").messages]
+    assert texts == ["what is <user_query>?"]
+
+
+def test_the_task_alone_was_said_only_where_the_template_fits() -> None:
+    sample = next(one for one in SAMPLES if one.agent == "mini-swe-agent")
+    other = sample.data.replace(b"Solve this: Count", b"Something else: Count")
+    assert read(sample.agent, other, "x.traj.json").messages[0].text.startswith("Something else: Count to two.")
 
 
 FILES = [case for case in shared_cases() if case.agent in ("aider", "mini-swe-agent") and case.expected]
