@@ -21,6 +21,7 @@ Members = dict[str, msgspec.Raw]
 MEMBERS = msgspec.json.Decoder(Members)
 _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 _VALUE = msgspec.json.Decoder()
+_WORD = msgspec.json.Decoder(str)
 _FAILS = (msgspec.DecodeError, RecursionError, UnicodeDecodeError, ValueError)
 _BLANK = b" \t\r\n"
 _HELD = re.compile('"\ufdd0([-+0-9.eE]+)\ufdd1"')
@@ -28,6 +29,8 @@ _HELD = re.compile('"\ufdd0([-+0-9.eE]+)\ufdd1"')
 
 def first_byte(raw: msgspec.Raw) -> int:
     """Returns the first byte of a value, 0 where there is none."""
+    if raw is NONE:
+        return 0
     view = memoryview(raw)
     return view[0] if len(view) else 0
 
@@ -95,7 +98,12 @@ def text_in(raw: msgspec.Raw) -> Lazy:
 
 def word_in(raw: msgspec.Raw) -> str:
     """Returns a short string decoded; nothing where the value is none."""
-    return mend_surrogates(text_of(JsonString(raw))) if is_text(raw) else ""
+    if first_byte(raw) != 0x22:
+        return ""
+    try:
+        return _WORD.decode(raw)
+    except _FAILS:
+        return mend_surrogates(text_of(JsonString(raw)))
 
 
 def scalar_in(raw: msgspec.Raw) -> str | int | float | bool | None:

@@ -86,7 +86,7 @@ class _Steps:
     def take(self, step: Members, number: int) -> None:
         """Takes one step."""
         source = word_in(step.get("source", NONE))
-        mark = read_step_mark(members_of(step.get("extra", NONE)))
+        mark = read_step_mark(members_of(step["extra"])) if "extra" in step else None
         time = read_time(scalar_in(step.get("timestamp", NONE)))
         parts = tuple(self._content(step.get("message", NONE), mark))
         if source == "user":
