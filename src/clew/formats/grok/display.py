@@ -7,7 +7,7 @@ the stream for display keeps both. Where there is no history at all the agent re
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -37,17 +37,17 @@ def read_shown(
 
 
 class Kept:
-    """The texts of results by call id, read when one is first asked for."""
+    """The texts of results by call id; the stream is opened when one is first asked for."""
 
-    def __init__(self, stream: Stream | None) -> None:
-        self._stream = stream
+    def __init__(self, stream: Callable[[], Stream | None]) -> None:
+        self._open = stream
         self._texts: dict[str, deque[Lazy]] | None = None
 
     def __call__(self, call_id: str) -> Lazy | None:
         """Returns the text of the next result of this call, None where it is not there."""
         if self._texts is None:
-            self._texts = {}
-            for _, shown, _ in read_shown(Records(), self._stream, []) if self._stream is not None else ():
+            self._texts, stream = {}, self._open()
+            for _, shown, _ in read_shown(Records(), stream, []) if stream is not None else ():
                 if shown.type == "tool_call_update" and shown.status in ("completed", "failed"):
                     self._texts.setdefault(rec.text(shown.call_id), deque()).append(result_text(shown))
         found = self._texts.get(call_id)

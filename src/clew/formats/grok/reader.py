@@ -62,8 +62,7 @@ class _Reading:
         self.source, self.since = source, since
         self.records = Records()
         self.damage: list[Damage] = []
-        self.display = _display_of(source)
-        self.content = Content(Kept(self.display))
+        self.content = Content(Kept(lambda: _display_of(source)))
         if known is not None:
             self.content.model, self.content.foreign = known.model or "", known.foreign
         self.said: list[tuple[Message, int]] = []
@@ -145,11 +144,12 @@ class _Reading:
     def _history(self, normal: Normal) -> tuple[tuple[Message, ...], tuple[Boundary, ...]]:
         """Returns the full history: what was displayed before a compaction, then what follows its summary."""
         at = next((n for n, m in enumerate(normal.messages) if m.role == "user" and m.kind == "summary"), None)
-        if at is None or self.display is None or self.since is not None:
+        display = _display_of(self.source) if at is not None and self.since is None else None
+        if display is None:
             return normal.messages, ()
         before: list[tuple[Message, int]] = []
         places: list[int] = []
-        for number, shown, time_ms in read_shown(Records(), self.display, []):
+        for number, shown, time_ms in read_shown(Records(), display, []):
             message = message_of(shown, time_ms)
             if message is not None:
                 before.append((message, number))
