@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from clew.conversation.model import Call, Kind, Message, Part, Reasoning, Text
+from clew.conversation.model import Call, Kind, Message, Reasoning
 from clew.conversation.source import Stream
 from clew.conversation.text import JsonString, JsonValue, Lazy
 from clew.formats.gemini.records import (
@@ -25,6 +25,7 @@ from clew.formats.parts.values import (
     as_text,
     is_object,
     is_text,
+    may_begin,
     read_call,
     read_mark,
     read_parts,
@@ -40,6 +41,8 @@ _RELEASE_EVERY = 16 << 20
 
 def sort_text(source: Lazy) -> Kind | None:
     """Returns what a text of a user's message is; None for a context that the agent makes anew."""
+    if not may_begin(source, b"<S"):
+        return ""
     if is_context(source):
         return None
     if is_notice(source):
@@ -132,19 +135,19 @@ class Content:
         mark = read_mark(record.clew)
         time_ms = read_time(record.timestamp)
         parts = read_parts(record.content)
-        results = self._fresh(self.speech.results(parts, mark))
-        found: Messages = [(result.message(time_ms), stamp) for result in results]
+        found: Messages = []
+        if any(part.function_response is not values.NONE for part in parts):
+            results = self._fresh(self.speech.results(parts, mark))
+            found = [(result.message(time_ms), stamp) for result in results]
+            if len(parts) == 1:
+                return found
         said, origin, kind = self.speech.heard(parts, mark)
         if said:
             self._last, self._goes_on = [], False
-            found.append((Message("user", _without_empty(said), origin, kind, time_ms), stamp))
+            found.append((Message("user", tuple(said), origin, kind, time_ms), stamp))
         elif not self.workspace and parts and is_text(parts[0].text):
             self.workspace = workspace_in(JsonString(parts[0].text))
         return found
-
-
-def _without_empty(said: list[Part]) -> tuple[Part, ...]:
-    return tuple(part for part in said if not (isinstance(part, Text) and part.is_empty))
 
 
 def _written_calls(parts: Iterable[values.Part]) -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from clew.conversation.loss import Damage, Loss
+from clew.conversation.model import Message
 from clew.conversation.normal import Normal, NormalBuilder
 from clew.conversation.source import Boundary, Branch, Ending, Records, Reference, Session, Source, Stream
 from clew.formats.gemini.content import MODEL, USER, Content
@@ -231,7 +232,7 @@ class _Reading:
             self._report(stray.record or 0, "stray result", detail)
         full = tracks.full
         history = self._say(full).messages if tracks.boundaries else normal.messages
-        self._note_models(full)
+        self._note(full, history)
         state = self.state
         return Session(
             agent=AGENT,
@@ -266,25 +267,24 @@ class _Reading:
         """A document's head is written anew with each turn; the first line of a file is not."""
         return b"" if self.is_document or self.since is not None or not len(self.records) else self.records[0]
 
-    def _note_models(self, entries: Iterable[Entry]) -> None:
+    def _note(self, entries: list[Entry], history: tuple[Message, ...]) -> None:
+        """Notes the model that spoke last, and when the conversation began and ended."""
         state = self.state
-        model, provider, first, last = state.model, state.provider, state.created_ms, state.updated_ms
+        model, provider = state.model, state.provider
         for entry in entries:
             record = entry.record
-            if record.type not in (USER, MODEL) or self._is_start(record):
-                continue
             if record.type == MODEL:
                 model = as_text(record.model) or model
                 provider = PROVIDER if is_object(record.tokens) else provider
-            time_ms = read_time(record.timestamp)
-            if time_ms is not None:
-                first = time_ms if first is None else first
-                last = time_ms
-        self.state = msgspec.structs.replace(state, model=model, provider=provider, created_ms=first, updated_ms=last)
-
-    def _is_start(self, record: Record) -> bool:
-        """The context that the agent puts first has its time from before anything was said."""
-        return record.type == USER and record.clew is NONE and self._is_silent(record)
+        times = [message.time_ms for message in history if message.time_ms is not None]
+        created = state.created_ms if state.created_ms is not None or not times else times[0]
+        updated = state.updated_ms
+        if times:
+            spoken = (entry.record for entry in reversed(entries) if entry.record.type in (USER, MODEL))
+            updated = next((at for record in spoken if (at := read_time(record.timestamp)) is not None), updated)
+        self.state = msgspec.structs.replace(
+            state, model=model, provider=provider, created_ms=created, updated_ms=updated
+        )
 
     def _place(self, full: list[Entry], at: int) -> int:
         return len(self._say(full[:at]).messages)

@@ -119,8 +119,9 @@ class Speech:
         written = as_text(response.id) or only or ""
         own = (mark.calls.get(written) if mark is not None else None) or Mark()
         text, failed = read_output(response.response)
-        pictures = [image for part in read_parts(response.parts) if (image := read_image(part)) is not None]
-        for part in read_parts(response.parts):
+        nested = read_parts(response.parts)
+        pictures = [image for part in nested if (image := read_image(part)) is not None]
+        for part in nested:
             said = _unmarked(JsonString(part.text), mark) if is_text(part.text) else None
             if isinstance(said, Image):
                 pictures.append(said)

@@ -85,12 +85,12 @@ def first_byte(raw: msgspec.Raw) -> int:
 
 def is_text(raw: msgspec.Raw) -> bool:
     """Tells whether a value is a JSON string."""
-    return first_byte(raw) == 0x22
+    return raw is not NONE and first_byte(raw) == 0x22
 
 
 def is_object(raw: msgspec.Raw) -> bool:
     """Tells whether a value is a JSON object."""
-    return first_byte(raw) == 0x7B
+    return raw is not NONE and first_byte(raw) == 0x7B
 
 
 def read_items(raw: msgspec.Raw) -> list[msgspec.Raw]:
@@ -105,6 +105,8 @@ def read_items(raw: msgspec.Raw) -> list[msgspec.Raw]:
 
 def read_parts(raw: msgspec.Raw) -> list[Part]:
     """Returns the parts of a content: of a list, of one part alone, or of a plain text."""
+    if raw is NONE:
+        return []
     first = first_byte(raw)
     if first == 0x22:
         return [Part(raw)]
@@ -181,7 +183,7 @@ def read_image(part: Part) -> Image | None:
 
 def read_mark(raw: msgspec.Raw) -> RecordMark | None:
     """Returns the mark that a writer of clew left on a record, or None."""
-    if not is_object(raw):
+    if raw is NONE or not is_object(raw):
         return None
     try:
         return _MARK(raw)
@@ -216,8 +218,17 @@ def as_text(value: object) -> str:
 
 # --- beginnings of texts ------------------------------------------------------------------------------------------
 
-_WHOLE_SIGNS = re.compile(rb'(?:[^"\\]|\\u[0-9A-Fa-f]{4}|\\[^u])*')
+_WHOLE_SIGNS = re.compile(rb'(?:[^"\\]+|\\u[0-9A-Fa-f]{4}|\\[^u])*')
 _HEAD_BYTES = 512
+
+
+def may_begin(source: Lazy, signs: bytes) -> bool:
+    """Tells from its first byte alone whether the first sign of a text that is no blank may be one of `signs`."""
+    if not isinstance(source, JsonString):
+        return True
+    view = memoryview(source.raw)
+    first = view[1] if len(view) > 1 else 0
+    return first >= 0x80 or first in signs or first in b" \\"
 
 
 def head_of(source: Lazy) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from clew.conversation.model import Kind, Message, Part, Text
+from clew.conversation.model import Kind, Message
 from clew.conversation.normal import Normal, NormalBuilder
 from clew.conversation.source import Stream
 from clew.formats.parts.reading import Speech
-from clew.formats.parts.values import as_text, is_object, read_call, read_mark, read_parts
+from clew.formats.parts.values import NONE, as_text, is_object, read_call, read_mark, read_parts
 from clew.formats.qwen import records as rec
 from clew.formats.qwen.tree import ASSISTANT, COMMAND, COMPRESSION, OTHER, USER, Node
 from clew.formats.times import read_time
@@ -78,16 +78,20 @@ class Spoken:
             model = as_text(node.model)
             self.model = model or self.model
             return [Message("assistant", tuple(self.speech.reply(parts, mark)), "model", "", time_ms, model, node.uuid)]
-        results = self.speech.results(parts, mark)
-        for result in results:
-            self._goes_on = self.waiting.pop(result.written, None) is None and self._goes_on
-        found = [result.message(time_ms) for result in results if not result.invented]
+        found: list[Message] = []
+        if any(part.function_response is not NONE for part in parts):
+            for result in self.speech.results(parts, mark):
+                self._goes_on = self.waiting.pop(result.written, None) is None and self._goes_on
+                if not result.invented:
+                    found.append(result.message(time_ms))
+            if len(parts) == 1:
+                return found
         said, origin, kind = self.speech.heard(parts, mark)
         if mark is None and node.subtype in rec.NOTICES:
             origin, kind = "agent", kind or "notice"
         if said:
             self.waiting, self._goes_on = {}, False
-            found.append(Message("user", _without_empty(said), origin, kind, time_ms))
+            found.append(Message("user", tuple(said), origin, kind, time_ms))
         return found
 
     def _note_calls(self, parts: Iterable[object]) -> None:
@@ -134,14 +138,10 @@ class Spoken:
             if said:
                 is_summary = not any(m.role == "user" for m in found)
                 sort: tuple[str, Kind] = ("agent", "summary") if is_summary else (origin, kind)
-                found.append(Message("user", _without_empty(said), sort[0], sort[1], time_ms))  # type: ignore[arg-type]
+                found.append(Message("user", tuple(said), sort[0], sort[1], time_ms))  # type: ignore[arg-type]
         entry = Entry(node.record, found)
         self.now = [entry]
         self.full.append(Entry(node.record, found[:1]))
-
-
-def _without_empty(said: list[Part]) -> tuple[Part, ...]:
-    return tuple(part for part in said if not (isinstance(part, Text) and part.is_empty))
 
 
 def normal_of(entries: Iterable[Entry], renamed: Mapping[str, str]) -> Normal:

@@ -12,7 +12,7 @@ import msgspec
 
 from clew.conversation.model import Kind
 from clew.conversation.text import Lazy, text_of
-from clew.formats.parts.values import ERRORS, NONE, as_text, head_of, is_object, read_items, read_text
+from clew.formats.parts.values import ERRORS, NONE, as_text, head_of, is_object, may_begin, read_items, read_text
 
 VERSION = "0.24.4"
 """The version whose dialect is written, and whose program read it back."""
@@ -189,9 +189,9 @@ _NOTICE = ("<task-notification>", "</task-notification>")
 
 def sort_text(source: Lazy) -> Kind | None:
     """Returns what a text of a user's message is; None for a context that the agent makes anew."""
-    head = head_of(source).lstrip()
-    if not head.startswith("<"):
+    if not may_begin(source, b"<"):
         return ""
+    head = head_of(source).lstrip()
     for opening, closing in _CONTEXT:
         if head.startswith(opening) and text_of(source).rstrip().endswith(closing):
             return None
