@@ -89,13 +89,8 @@ FORMAT = Format(
     locate=Shelf(
         AGENT,
         lambda home: home.root / ".cursor",
-        (
-            "projects/*/agent-transcripts/*.jsonl",
-            "projects/*/agent-transcripts/*.txt",
-            "chats/*/*/store.db",
-        ),
+        ("projects/*/agent-transcripts/*.jsonl", "projects/*/agent-transcripts/*.txt"),
         _knows,
-        name=lambda path: path.parent.name if path.name == "store.db" else path.stem,
         refuse=_refuse,
     ),
     resume=Aside(),

@@ -33,6 +33,17 @@ def look_at(agent: str, path: Path, session_id: str, cwd: str = "", problem: str
     return Found(agent, session_id, path, (path,), stamp, "session", cwd, problem)
 
 
+def places_of(base: Path, patterns: Iterable[str]) -> tuple[Path, ...]:
+    """Returns what patterns name before their first sign that stands for many names; each place once."""
+    found: dict[Path, None] = {}
+    for pattern in patterns:
+        parts = pattern.split("/")
+        fixed = next((at for at, part in enumerate(parts) if "*" in part), len(parts))
+        if fixed or len(parts) == 1:
+            found[base.joinpath(*parts[:fixed])] = None
+    return tuple(found)
+
+
 def files_below(base: Path, pattern: str) -> list[Path]:
     """Returns the files that a pattern names below a folder, sorted; none where the folder may not be read."""
     try:
@@ -92,8 +103,8 @@ class Shelf:
         return self._base(home)
 
     def places(self, home: Home) -> tuple[Path, ...]:
-        """Returns the folder that is looked in; none where no home has one."""
-        return () if self.hidden else (self._base(home),)
+        """Returns the folders and files that are looked in; none where no home has one."""
+        return () if self.hidden else places_of(self._base(home), self.patterns)
 
     def find(self, home: Home) -> Iterator[Found]:
         """Yields every file that the patterns name."""

@@ -18,7 +18,7 @@ from clew.errors import AmbiguousError, ClewError, NotFoundError, Refused, Unsup
 from clew.formats.loose import NONE, Members, first_byte, members_of, raw_of, word_in
 from clew.formats.protocol import Found, Home, Settings
 from clew.formats.rows import Value, database_of, encode_row, name_rows, session_of
-from clew.formats.shelf import LINK, Shelf
+from clew.formats.shelf import LINK, Shelf, places_of
 from clew.formats.sketch import Sketch
 from clew.formats.sqlite import MAGIC, Tables, read_database
 
@@ -68,7 +68,8 @@ class Vault:
 
     def places(self, home: Home) -> tuple[Path, ...]:
         """Returns the databases and folders that are looked in."""
-        return (*(self._base(home) / pattern for pattern in self.patterns if "*" not in pattern), self._base(home))
+        patterns = (*self.patterns, *(self.shelf.patterns if self.shelf is not None else ()))
+        return places_of(self._base(home), patterns)
 
     def databases(self, home: Home) -> list[Path]:
         """Returns the databases that are there."""

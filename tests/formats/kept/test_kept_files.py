@@ -11,7 +11,7 @@ import pytest
 from clew.conversation.model import Message
 from clew.conversation.source import Session, Source, Stream
 from clew.errors import UnsupportedVersion
-from clew.formats.protocol import Home
+from clew.formats.protocol import Found, Home
 from clew.formats.registry import all_formats, get_format
 from clew.residue.segments import cut_session, slice_segments
 from clew_corpus import Case, public_sessions, shared_cases
@@ -100,7 +100,6 @@ def test_nothing_is_written_for_these_agents() -> None:
     ("agent", "path"),
     [
         ("cursor", ".cursor/projects/x/agent-transcripts/c.txt"),
-        ("cursor", ".cursor/chats/x/y/store.db"),
         ("copilot", ".config/Code/User/workspaceStorage/x/chatSessions/c.jsonl"),
     ],
 )
@@ -111,6 +110,26 @@ def test_what_is_not_known_well_enough_is_refused_by_name(agent: str, path: str,
     (found,) = form.locate.find(Home(tmp_path))
     with pytest.raises(UnsupportedVersion, match="form clew does not know"):
         form.locate.load(found, Home(tmp_path))
+
+
+def test_a_store_of_cursor_is_refused_by_its_path(tmp_path: Path) -> None:
+    path = tmp_path / ".cursor/chats/x/y/store.db"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"SQLite format 3\0" + b"\0" * 100)
+    form = get_format("cursor")
+    assert not list(form.locate.find(Home(tmp_path)))
+    assert form.locate.claims(path, path.read_bytes())
+    with pytest.raises(UnsupportedVersion, match="store of Cursor"):
+        form.locate.load(Found("cursor", "store", path), Home(tmp_path))
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_an_empty_home_has_no_place_of_such_an_agent(agent: str, tmp_path: Path) -> None:
+    form = get_format(agent)
+    places = form.locate.places(Home(tmp_path))
+    assert places
+    assert not any(place.exists() for place in places)
+    assert not list(form.locate.find(Home(tmp_path)))
 
 
 def test_a_link_is_listed_and_not_followed(tmp_path: Path) -> None:
