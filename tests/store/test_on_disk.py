@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from blake3 import blake3
 
-from clew.store.opening import open_stores
+from clew.store.opening import Stores, open_stores
 from store_making import CODEX, make_groups, make_new, make_segments, make_side, put
 
 zstd = pytest.importorskip("backports.zstd", reason="from 3.14 on it is compression.zstd")
@@ -131,3 +131,19 @@ def test_the_page_names_every_table_and_column(tmp_path: Path):
             for column in db.execute(f"SELECT name FROM pragma_table_info('{table}')"):
                 assert f"`{column[0]}`" in section, f"{table}.{column[0]}"
         db.close()
+
+
+@pytest.mark.postgres
+def test_the_page_names_every_table_on_a_server(server: Stores):
+    page = PAGE.read_text(encoding="utf-8")
+    text = page.split("## records.db\n")[1].split("\n## residue.db")[0]
+    server.records.threads()
+    columns = server.sql.execute(
+        "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()"
+    )
+    assert {table for table, _ in columns} >= {"threads", "strands", "journal_rows", "held_roots", "clew_schema"}
+    for table, column in columns:
+        known = text.split(f"### {table}\n") if f"### {table}\n" in text else text.split(f"| `{table}` |")
+        assert len(known) == 2, f"{table} is not described"
+        section = known[1].split("\n### ")[0]
+        assert f"`{column}`" in section, f"{table}.{column}"
