@@ -27,7 +27,15 @@ from clew.lease.ledger import fail, replayed_error, settle_after_crash, succeed
 from clew.lease.probe import may_be_stopped
 from clew.lease.record import Record
 from clew.lease.refusal import Refusal, refusal
-from clew.lease.reserve import Replayed, Request, Reserved, Snapshot, Transcript, decide_reservation
+from clew.lease.reserve import (
+    Replayed,
+    Request,
+    Reserved,
+    Snapshot,
+    Transcript,
+    decide_reservation,
+    reservation_fingerprint,
+)
 from clew.lease.transitions import (
     ChildSeen,
     Reservation,
@@ -118,13 +126,14 @@ class _Attach:
         self.proof: Proof | None = None
         self.token = ""
         self.was_admitted = False
+        self.moved: dict[Fence, Fence] = {}
 
     def run(self) -> Attached:
         fault(BEGUN)
         self._check_support()
         view = self.leases.view(self.asked.session_id)
         self._read_transcript(view)
-        recover(self.leases, self.leases.judge(self.asked.session_id))
+        recover(self.leases, self._judge())
         fault(RECOVERED)
         answer = self._reserve()
         if isinstance(answer, Replayed) and answer.token is None:
@@ -168,8 +177,7 @@ class _Attach:
 
     def _reserve(self) -> Reserved | Replayed:
         leases, asked, now = self.leases, self.asked, self.leases.now_ms()
-        judged = leases.judge(asked.session_id)
-        probed = probe_of(judged)
+        probed = probe_of(self._judge())
         with leases.transaction():
             view = leases.view(asked.session_id)
             leases.store.drop_operations(now, SETTLED_STATES)
@@ -189,21 +197,39 @@ class _Attach:
                 all_rows=counts.total,
                 fence_floor=leases.floor,
             )
-            answer = decide_reservation(asked, seen, leases.new_token)
+            answer = decide_reservation(self._as_judged(row, view), seen, leases.new_token)
             if isinstance(answer, Refusal):
                 raise self._refused(answer)
             if isinstance(answer, Reserved):
                 self._supersede(answer)
                 if answer.disposition != "retry_reservation":
                     leases.put(view, answer.record, thread=self.wanted.thread)
-                leases.put_operation(answer.row, revision)
+                kept = msgspec.structs.replace(answer.row, fingerprint=asked.fingerprint)
+                leases.put_operation(kept, revision)
         if isinstance(answer, Reserved):
-            leases.held[asked.session_id] = answer.token
+            leases.hold(answer.token)
             if answer.disposition == "retry_reservation":
                 self._refuse_second_spawn(answer.record)
         elif answer.token is not None and answer.record is not None:
             self._refuse_second_spawn(answer.record)
         return answer
+
+    def _judge(self) -> View:
+        view = self.leases.judge(self.asked.session_id)
+        if view.moved_from is not None:
+            self.moved[view.moved_from] = view.lease.fence
+        return view
+
+    def _as_judged(self, row: LedgerRow | None, view: View) -> Request:
+        """Returns the call as it stands after this very attach released a dead owner: whoever saw the fence before
+        that saw the present one. Its operation keeps the fingerprint that the caller declared."""
+        asked = self.asked
+        if row is not None or asked.expected_fence is None or asked.fingerprint != reservation_fingerprint(asked):
+            return asked
+        if self.moved.get(asked.expected_fence) != view.lease.fence:
+            return asked
+        fresh = msgspec.structs.replace(asked, expected_fence=view.lease.fence)
+        return msgspec.structs.replace(fresh, fingerprint=reservation_fingerprint(fresh))
 
     def _held_elsewhere(self) -> StrandId | None:
         adopt = self.asked.adopt
@@ -249,6 +275,7 @@ class _Attach:
         head = record.chain.head
         self._support_again()
         if head is None:
+            fault(SAMPLED)
             return None
         after = _stored_checkpoint(self.leases, record)
         try:
@@ -397,12 +424,12 @@ class _Attach:
                     change.record = settle_failed(change.record, change.standing, made, child, _why(error))
                 self._fail_row(answer.row, error)
         except LeaseError:
-            # Another process settled it meanwhile: it is not this one's any more, and the first error stands.
+            # Another process settled it meanwhile: the first error stands.
             pass
         except Exception as second:  # noqa: BLE001 - whatever it is, it rises together with the first
             raise _both(error, second) from error
         finally:
-            leases.held.pop(self.asked.session_id, None)
+            leases.let_go(self.token)
 
     def _unwind(self, answer: Reserved | Replayed, journal: Journal | None, error: BaseException) -> None:
         """Undoes an attach whose owner is live already: the journal first, then the child, then the lease."""
@@ -426,7 +453,7 @@ class _Attach:
         except Exception as second:  # noqa: BLE001 - whatever it is, it rises together with the first
             raise _both(error, second) from error
         finally:
-            leases.held.pop(self.asked.session_id, None)
+            leases.let_go(self.token)
 
     def _fail_row(self, reserved: LedgerRow, error: BaseException) -> None:
         row, revision = self.leases.operation(reserved.key)
