@@ -69,9 +69,21 @@ def environment(home: Path) -> dict[str, str]:
     }
 
 
-def configure(home: Path, url: str) -> None:
+def recorded(home: Path, session_id: str) -> str:
+    """Returns the provider and model that a session was held with, else our own: with another one than recorded the
+    agent sends reasoning as text."""
+    path = home / ".local" / "share" / "opencode" / "opencode.db"
+    if not path.exists():
+        return MODEL
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        found = database.execute("SELECT model FROM session WHERE id = ?", (session_id,)).fetchone()
+    model = json.loads(found[0]) if found and found[0] else None
+    return f"{model['providerID']}/{model['id']}" if model else MODEL
+
+
+def configure(home: Path, url: str, named: str = MODEL) -> None:
     """Writes the configuration: one provider, which is the fake model."""
-    provider, _, name = MODEL.partition("/")
+    provider, _, name = named.partition("/")
     model = {
         "name": "Lab model",
         "limit": {"context": 200_000, "output": 8_000},
@@ -89,8 +101,8 @@ def configure(home: Path, url: str) -> None:
     config = {
         "autoupdate": False,
         "share": "disabled",
-        "model": MODEL,
-        "small_model": MODEL,
+        "model": named,
+        "small_model": named,
         "enabled_providers": [provider],
         "permission": "allow",
         "snapshot": False,
@@ -123,10 +135,17 @@ def command(
 
 
 def run(
-    home: Path, cwd: Path, prompt: str, model: FakeModel, more: Sequence[str] = (), *, seconds: float = SECONDS * 3
+    home: Path,
+    cwd: Path,
+    prompt: str,
+    model: FakeModel,
+    more: Sequence[str] = (),
+    *,
+    seconds: float = SECONDS * 3,
+    named: str = MODEL,
 ) -> Seen:
     """Gives one prompt to the agent, in a process of its own."""
-    configure(home, model.url)
+    configure(home, model.url, named)
     before = len(model.turns)
     status, out, err = command(home, cwd, ["run", "--format", "json", *more], prompt, seconds)
     events = [json.loads(line) for line in out.split("\n") if line.startswith("{")]
@@ -184,8 +203,10 @@ def resume(
 ) -> Seen:
     """Resumes a session with one prompt, to the end of its turn."""
     settle(home, cwd, session_id)
+    named = model or recorded(home, session_id)
+    more = ["--session", session_id, "--model", named]
     with FakeModel(script) as fake:
-        return run(home, cwd, prompt, fake, ["--session", session_id, "--model", model or MODEL], seconds=seconds)
+        return run(home, cwd, prompt, fake, more, seconds=seconds, named=named)
 
 
 def fork(
@@ -193,8 +214,10 @@ def fork(
 ) -> Seen:
     """Forks a session: the turn goes to a new one, `Seen.session_id`."""
     settle(home, cwd, session_id)
+    named = recorded(home, session_id)
+    more = ["--session", session_id, "--fork", "--model", named]
     with FakeModel(script) as fake:
-        return run(home, cwd, prompt, fake, ["--session", session_id, "--fork", "--model", MODEL], seconds=seconds)
+        return run(home, cwd, prompt, fake, more, seconds=seconds, named=named)
 
 
 def start(
