@@ -21,7 +21,7 @@ from clew.conversation.source import Session, SideFile, Source, Stream
 from clew.conversation.walk import session_keys
 from clew.errors import FormatError, Refused, UnwritableContent, UsageError
 from clew.formats.protocol import Format, Found, Home, WriteOptions
-from clew.formats.registry import get_format
+from clew.formats.registry import format_names, get_format
 from clew.ids import CaptureId, ChainKey, derive_uuid
 from clew.platform.fs import Expected
 from clew.residue.choose import Choice, NoChoice, choose_source
@@ -170,10 +170,17 @@ class _Job:
         self.messages: tuple[Message, ...] = session.history if full else session.messages
         self.keys = tuple(keys_of(self.messages)) if full else opened.keys
         self.cwd = cwd if cwd is not None else session.cwd
-        self.view = rows.find_thread(ctx, opened.format, session.id)
+        self.view = rows.find_thread(ctx, opened.format, session.id) or self._thread_of_origin()
         self.warnings: list[str] = []
         self._facts: Mapping[str, str] | None = None
         self._held: View | None = None
+
+    def _thread_of_origin(self) -> rows.ThreadView | None:
+        """Returns the thread of the session that this one was written from, as its own mark says: an agent that goes
+        on under an id of its own making (a fork, an import) stays in it."""
+        agent, _, native_id = self.opened.session.foreign.partition(":")
+        known = native_id and agent in format_names()
+        return rows.find_thread(self.ctx, get_format(agent), native_id) if known else None
 
     def run(self) -> Converted:
         self._check()
