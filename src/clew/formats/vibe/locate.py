@@ -159,8 +159,16 @@ def _read_meta(folder: Path) -> rec.Meta | None:
 
 def _imported_from(folder: Path) -> str:
     """Returns the id of the session of the old layout that a unified one was made from, or nothing."""
-    meta = _read_meta(folder)
-    source = meta.import_provenance.source if meta is not None and meta.import_provenance is not None else None
+    try:
+        current = rec.CURRENTS.one(msgspec.Raw((folder / CURRENT).read_bytes().strip() or b"0"))
+        name = current.generation if current is not None else None
+        if not isinstance(name, str) or not _GENERATION.match(name):
+            return ""
+        data = (folder / "generations" / name / "runtime-state.json").read_bytes()
+    except OSError:
+        return ""
+    state = rec.RUNTIMES.one(msgspec.Raw(data.strip() or b"0"))
+    source = state.import_provenance.source if state is not None and state.import_provenance is not None else None
     return raws.as_word(source.session_id) if source is not None and source.backend == "legacy" else ""
 
 

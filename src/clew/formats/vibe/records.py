@@ -203,6 +203,11 @@ class Meta(msgspec.Struct, gc=False):
     model: Any = None
     environment: Environment | None = None
     config: Config | None = None
+
+
+class Runtime(msgspec.Struct, gc=False):
+    """`runtime-state.json` of a generation."""
+
     import_provenance: Provenance | None = None
 
 
@@ -251,5 +256,6 @@ TIMES = Shape(Determinism, list[Determinism])
 COMMANDS = Shape(Command, list[Command])
 OUTCOMES = Shape(Outcome, list[Outcome])
 METAS = Shape(Meta, list[Meta])
+RUNTIMES = Shape(Runtime, list[Runtime])
 CURRENTS = Shape(Current, list[Current])
 MANIFESTS = Shape(Manifest, list[Manifest])
