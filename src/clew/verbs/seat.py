@@ -249,10 +249,14 @@ class Seat:
         fault(EVICT_BEGUN)
         seen = self.child.release()
         if seen == "unproven":
+            self._stay_judged()
             self._end(seen, "it stopped talking", "exited")
             return
         self.leases.observer.saw_exit(self.child.process)
         self._stay_judged(lost_is_fine=True)
+        if self.ended == "lost":
+            self.close_journal()
+            return
         with self.leases.change(self.session_id, self.fence) as change:
             lease = change.record.lease
             evidence = Evidence("exit_observed", seen, self.leases.now_ms(), lease.fence, lease.renewed_at)
@@ -263,13 +267,21 @@ class Seat:
         fault(EVICT_SETTLED)
 
     def release(self, why: str = "released") -> ChildSeen:
-        """Ends the agent and gives the session back; returns what was seen of the agent's end. Idempotent."""
-        if self.ended:
+        """Ends the agent and gives the session back; returns what was seen of the agent's end. Idempotent.
+
+        A seat that has lost its lease ends its agent and writes nothing: the session is another's.
+        """
+        if self.ended and self.ended != "lost":
             return "exit_proven"
         fault(CLOSE_BEGUN)
         seen = self.child.release()
         if seen != "unproven":
             self.leases.observer.saw_exit(self.child.process)
+        self._stay_judged(lost_is_fine=True)
+        if self.ended == "lost":
+            self.close_journal()
+            return seen
+        if seen != "unproven":
             for event in self._rest():
                 self._keep_quietly(event)
         fault(CLOSE_CHILD_ENDED)
@@ -282,7 +294,6 @@ class Seat:
         return CLOSING.close_or_retain(self.journal)
 
     def _end(self, seen: ChildSeen, why: str, ended: Literal["released", "exited"]) -> None:
-        self._stay_judged(lost_is_fine=True)
         with self.leases.change(self.session_id, self.fence) as change:
             change.record = settle_live(change.record, change.standing, seen, f"{why}: {seen}")
         self._forget(ended)
@@ -323,7 +334,7 @@ class Seat:
 
     def _forget(self, ended: Literal["released", "exited", "lost"]) -> None:
         self.ended = ended
-        self.leases.held.pop(self.session_id, None)
+        self.leases.let_go(self.child.token)
 
     def _stay_judged(self, *, lost_is_fine: bool = False) -> object:
         """Judges the lease anew where another process changed its row; raises LeaseError when it is lost."""
