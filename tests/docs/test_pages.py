@@ -39,7 +39,7 @@ def test_the_scripts_that_the_pages_name_exist() -> None:
 
 
 def test_nothing_names_where_or_how_it_was_made() -> None:
-    patterns = re.compile(r"/work/|pypi\.org|registry\.npmjs|deb\.debian")
+    patterns = re.compile(r"/work/(?:main|shared|steering|\.library|\.mirror)|pypi\.org|registry\.npmjs|deb\.debian")
     for path in [*ROOT.glob("src/**/*.py"), *PAGES, *ROOT.glob("scripts/*"), ROOT / ".ci" / "run"]:
         if path.is_file():
             found = patterns.search(path.read_text("utf-8", "replace"))
