@@ -245,6 +245,12 @@ def test_what_was_damaged_can_be_captured_again(stores: Stores):
     assert stores.residue.drop_damaged() == 0
 
 
+def test_a_file_that_is_no_database_is_named_once(tmp_path: Path):
+    (tmp_path / "residue.db").write_bytes(b"junk" * 1000)
+    with open_stores(tmp_path) as stores:
+        assert [one.sort for one in stores.residue.fsck()] == ["file_damaged"]
+
+
 def test_growing_beside_a_damaged_pack_leaves_it_alone(stores: Stores):
     capture = put(stores.residue, GROUPS[:50])
     flip_pack(stores, 0)

@@ -116,3 +116,26 @@ def test_a_transaction_spans_tables_of_other_modules(tmp_path: Path):
             half()
         assert stores.records.threads() == ()
         assert stores.sql.execute("SELECT name FROM sqlite_schema WHERE name = 'leases'") == []
+
+
+@pytest.mark.parametrize("kind", ["text", "schema", "page"])
+def test_damaged_records_are_named_by_a_check(tmp_path: Path, kind: str):
+    path = tmp_path / "records.db"
+    with open_stores(tmp_path) as stores:
+        assert stores.check_records() == []
+        assert not path.exists()
+        for number in range(300):
+            stores.records.put_thread(f"t{number}", b"x" * 100, expected=None, now=NOW)  # type: ignore[arg-type]
+        assert stores.check_records() == []
+    whole = path.read_bytes()
+    half = len(whole) // 2
+    damaged = {
+        "text": b"junk" * 1000,
+        "schema": whole.replace(b"CREATE TABLE threads", b"CREATE TABLO threads"),
+        "page": whole[:half] + b"\xff" * 4096 + whole[half + 4096 :],
+    }
+    assert damaged[kind] != whole
+    path.write_bytes(damaged[kind])
+    with open_stores(tmp_path) as stores:
+        assert stores.check_records()
+    assert path.read_bytes() == damaged[kind]

@@ -31,14 +31,16 @@ _CAPTURES = (
 
 def check(sql: Database) -> Iterator[Problem]:
     """Yields what is wrong, the file itself first, then capture by capture."""
-    for sentence in sql.check():
+    sentences = sql.check()
+    for sentence in sentences:
         yield Problem("file_damaged", sentence)
     try:
         bad = find_damaged(sql)
         rows = sql.execute(_CAPTURES)
         numbers = {row[0] for row in rows}
     except StoreDamaged as error:
-        yield Problem("file_damaged", error.message)
+        if error.message not in sentences:
+            yield Problem("file_damaged", error.message)
         return
     for row in rows:
         yield from _check_capture(sql, row, bad, numbers)

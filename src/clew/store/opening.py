@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from clew.errors import UsageError
+from clew.errors import StoreDamaged, UsageError
 from clew.store.protocol import ListCache, ResidueStore, Sql
 from clew.store.record_protocol import RecordStore
 
@@ -90,6 +90,22 @@ class Stores:
     def has_residue(self) -> bool:
         """Whether there are captures to look at; asking makes no file."""
         return (self.data / RESIDUE).exists()
+
+    def check_records(self) -> list[str]:
+        """Returns what is wrong with the file of the records, one sentence each; writes nothing.
+
+        Nothing is looked at on a server, which looks after its own files.
+        """
+        from clew.store.sqlite import Database
+
+        sql = self.sql if self.has_records else None
+        if not isinstance(sql, Database):
+            return []
+        try:
+            _ = self.records  # raises when the witness knows records and there are none
+            return sql.check()
+        except StoreDamaged as error:
+            return [error.message]
 
     def close(self) -> None:
         """Closes what was opened."""

@@ -9,5 +9,7 @@ from clew.verbs.context import Context
 
 
 def check_store(ctx: Context) -> Iterator[Problem]:
-    """Yields what is wrong in the store; nothing when it is sound."""
+    """Yields what is wrong in the stores, the records first; nothing when they are sound."""
+    for sentence in ctx.stores.check_records():
+        yield Problem("file_damaged", sentence)
     yield from ctx.stores.residue.fsck()
