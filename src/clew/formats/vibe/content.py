@@ -96,14 +96,14 @@ class Content:
         if m.role == "tool":
             written = raws.as_word(m.tool_call_id)
             failed = m.outcome == "failure"
-            mark = marks.of_result(written)
+            mark = marks.of_result(written) or _own_mark(parts)
             if mark is not None and mark.error is not None:
                 failed = mark.error
             return self.result(written, self._covered(parts, mark), mark, failed)
         return None
 
     def _user(self, parts: list[rec.Part], marks: Marks, *, injected: bool) -> Message:
-        mark = marks.of_text("user", parts)
+        mark = marks.of_text("user", parts) or _own_mark(parts)
         covered = self._covered(parts, mark)
         told = unmark.origin_in(mark)
         if told is None and injected:
@@ -116,7 +116,7 @@ class Content:
 
     def reply(self, parts: list[rec.Part], marks: Marks) -> Message:
         """Returns a message of the model."""
-        mark = marks.of_reply(parts)
+        mark = marks.of_reply(parts) or _own_mark(parts)
         model = mark.model if mark is not None else ""
         return Message("assistant", tuple(self._covered(parts, mark)), "model", "", None, model)
 
@@ -125,7 +125,7 @@ class Content:
         for part in parts:
             sort = part.type
             if sort == "text":
-                out += whole_text(part.text, mark if mark is not None else _own_mark(part))
+                out += whole_text(part.text, mark)
             elif sort == "tool_call":
                 out.append(self._tool_call(part, mark))
             elif sort == "reasoning":
@@ -146,7 +146,7 @@ class Content:
             source = JsonString(arguments.raw)
         else:
             source = raws.as_arguments(arguments.value if arguments is not None else part.arguments)
-        return self._made(raws.as_word(part.id), raws.as_word(part.name), source, mark or _own_mark(part))
+        return self._made(raws.as_word(part.id), raws.as_word(part.name), source, mark)
 
     # --- the journal ----------------------------------------------------------------------------------------
 
@@ -169,7 +169,7 @@ class Content:
         found = rec.OUTCOMES.one(command.result) or rec.Outcome()
         parts = self._covered(rec.PARTS.many(found.content), None)
         if not parts and raws.first_byte(found.structured_content) == 0x7B:
-            parts = [Text(JsonValue(found.structured_content))]
+            parts.append(Text(JsonValue(found.structured_content)))
         failed = command.type == "tool_failed" or found.type == "failure"
         return self.result(raws.as_word(command.call_id), parts, None, failed)
 
@@ -221,9 +221,10 @@ class Marks:
         return found.pop(0) if len(found) > 1 else found[0]
 
 
-def _own_mark(part: rec.Part) -> RecordMark | None:
-    raw = part.meta.clew if part.meta is not None else raws.NONE
-    return unmark.read_mark(raw) if raw is not raws.NONE else None
+def _own_mark(parts: list[rec.Part]) -> RecordMark | None:
+    """Returns the mark that clew itself left in the unified store: in a message's first part."""
+    meta = parts[0].meta if parts else None
+    return unmark.read_mark(meta.clew) if meta is not None and meta.clew is not raws.NONE else None
 
 
 def whole_text(raw: msgspec.Raw, mark: Mark | None) -> list[Part]:

@@ -15,7 +15,7 @@ import stat
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -219,8 +219,9 @@ def _check_format(current: rec.Current, folder: Path, session_id: str) -> None:
 
 def _chunk_names(manifest: rec.Manifest) -> list[str]:
     found: Any = manifest.checkpoint.chunks if manifest.checkpoint is not None else None
-    names: list[Any] = found if isinstance(found, list) else []
-    return [name for name in names if isinstance(name, str) and _CHUNK.match(name)]
+    if not isinstance(found, list):
+        return []
+    return [name for name in cast(list[Any], found) if isinstance(name, str) and _CHUNK.match(name)]
 
 
 def _imported_files(base: Path, session_id: str) -> Iterator[SideFile]:

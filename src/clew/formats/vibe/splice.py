@@ -1,7 +1,7 @@
 """Goes on behind restored records, and makes a session's records those of another session.
 
 In the 2.x layout a splice changes no byte of the prefix and appends lines; a rebase changes the id in `meta.json`, the
-only place that has it. The unified store is Vibe's own: nothing is appended there (see `store`).
+only place that has it. A session that Vibe has taken into its unified store is gone on with there (`store`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import msgspec
 
 from clew.conversation.model import Message
 from clew.conversation.source import Buffer, Records, Session, SideFile, Stream
-from clew.errors import UnwritableContent
 from clew.formats import raws
 from clew.formats.jsonl import JsonLines
 from clew.formats.outline import WrittenCall, call_names, count_losses
@@ -20,6 +19,7 @@ from clew.formats.protocol import WriteOptions, Written, WrittenFile
 from clew.formats.spelling import change_member, holds_bytes, spell
 from clew.formats.vibe import records as rec
 from clew.formats.vibe.folder import MESSAGES, META, folder_path, store_kind
+from clew.formats.vibe.store import go_on
 from clew.formats.vibe.writer import Envelope, Writing, meta_file, no_image, write
 
 _PIECE = 1 << 20
@@ -35,12 +35,7 @@ class Tail(msgspec.Struct, frozen=True):
 def splice(prefix: Session, messages: Sequence[Message], options: WriteOptions) -> Written:
     """Appends messages in normal form to a session's restored records."""
     if any(store_kind(stream.path) for stream in prefix.records.streams):
-        raise UnwritableContent(
-            f"Vibe has taken session {prefix.id} into its own store, which clew does not write",
-            code="taken_over",
-            hint="--new makes a second session with the whole conversation, which Vibe takes in when it is resumed.",
-            session=prefix.id,
-        )
+        return go_on(prefix, messages, options)
     stream = prefix.records.streams[0] if prefix.records.streams else Stream(options.path, b"")
     tail = read_tail(stream)
     envelope = Envelope(tail.calls, call_names((*prefix.messages, *messages)), first=len(prefix.records))
