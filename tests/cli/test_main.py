@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -202,6 +203,21 @@ def test_a_reader_who_leaves_early_is_no_failure():
     assert done.stderr == ""
     assert done.stdout.splitlines()[-1] == "0"
     assert done.stdout.startswith("2026-11-20")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_output_that_cannot_be_written_is_one_failure(tmp_path: Path):
+    for words, status in ((("agents",), 1), (("--help",), 1), (("show", "nosuch"), 3)):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run(
+                [sys.executable, "-m", "clew", "--root", tmp_path, "--data", tmp_path / "data", *words],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=60,
+                env={"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(p for p in sys.path if p)},
+            )
+        assert (done.returncode, done.stderr.count("clew: "), "Traceback" in done.stderr) == (status, 1, False)
 
 
 def test_session_text_in_a_failure_is_made_safe(invoke, verb_that):

@@ -358,6 +358,10 @@ def _tell(failure: Failure, error: Exception | None, words: list[str], state: St
     before_rest = words[: words.index("--")] if "--" in words else words
     as_object = settings.json or "--json" in before_rest
     try:
+        sys.stdout.flush()
+    except OSError:  # what could not be written cannot be written later either
+        _hush()
+    try:
         screen = _open_screen(settings, state.around)
         screen.flush()
         if as_object:
