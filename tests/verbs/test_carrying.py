@@ -17,6 +17,7 @@ from clew.platform.clock import FixedClock
 from clew.verbs.context import Context
 from clew.verbs.convert import convert
 from clew.verbs.keep import Kept, keep
+from clew.verbs.log import log
 from clew.verbs.ls import ls
 from clew.verbs.refer import open_session
 from clew.verbs.restore import restore
@@ -91,6 +92,14 @@ def test_converting_again_continues_the_session_made_before(make: Make, home: Pa
     assert again.to.session_id == first.to.session_id
     assert not again.written
     assert again.report.mode == "whole"
+
+
+def test_the_thread_counts_messages_as_the_report_does(make: Make, case: Case) -> None:
+    with make() as ctx:
+        made = convert(ctx, case.session_id or "", to="codex")
+        (entry,) = [one for one in log(ctx, case.session_id or "").entries if one.what == "translated"]
+    assert made.report.results
+    assert (entry.restored, entry.rendered) == (0, made.report.rendered_messages) == (0, made.report.messages)
 
 
 def test_a_turn_said_elsewhere_is_spliced_behind_the_old_bytes(make: Make, home: Path, case: Case) -> None:

@@ -570,6 +570,7 @@ class _Job:
         capture_session(ctx, placed)
         view, other = rows.with_session(view, self.target, session.id, "created", now)
         if written:
+            counted = self._report(report, (), 0)
             view = rows.with_edge(
                 view,
                 "forked" if self.new else "translated",
@@ -579,8 +580,8 @@ class _Job:
                 groups=len(self.keys),
                 cut=self.keys[-1] if self.keys else None,
                 formats=(source.format.name, self.target.name),
-                restored=report.restored_messages,
-                rendered=report.rendered_messages,
+                restored=counted.restored_messages,
+                rendered=counted.rendered_messages,
             )
         if self._held is None or not written:
             rows.save_thread(ctx, self.view, view)
