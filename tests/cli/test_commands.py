@@ -228,6 +228,12 @@ def test_convert_tells_counts_and_what_is_kept(invoke):
     ]
 
 
+def test_convert_elsewhere_goes_on_there(invoke, tmp_path):
+    words = ("convert", "86d7", "--to", "codex", "--root", str(tmp_path / "home"), "--out", str(tmp_path / "o"))
+    line = invoke(*words).stdout.splitlines()[-1]
+    assert line == f"  go on cd /home/dev/shop-api && HOME={tmp_path / 'o'} codex resume 01a2bbbb"
+
+
 def test_convert_that_came_home(invoke, asked):
     asked["answers"]["convert.convert"] = make_converted(
         mode="prefix", restored_messages=41, rendered_messages=14, losses=(), warnings=("odd\x1b[2J",)

@@ -13,6 +13,8 @@ from clew.cli.arguments import AgentType, folder_text, session_argument
 from clew.cli.group import Command, Invocation, verb
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from clew.cli.style import Look
     from clew.verbs.convert import Converted
 
@@ -63,6 +65,7 @@ def COMMAND(  # noqa: N802 - the name under which every verb's module offers its
     """Carries a session to another agent."""
     from clew.verbs.convert import convert
 
+    home = run.around.cwd / out if out is not None else None
     with run.context() as ctx:
         done = convert(
             ctx,
@@ -70,7 +73,7 @@ def COMMAND(  # noqa: N802 - the name under which every verb's module offers its
             to=to,
             cwd=folder_text(run.around.cwd, cwd) if cwd is not None else None,
             model=model,
-            out=run.around.cwd / out if out is not None else None,
+            out=home,
             new=new,
             full=full,
             dry_run=dry_run,
@@ -79,10 +82,12 @@ def COMMAND(  # noqa: N802 - the name under which every verb's module offers its
     if run.screen.is_json:
         run.screen.json(done)
         return
-    run.screen.lines(tell_converted(run, done, dry_run=dry_run))
+    run.screen.lines(tell_converted(run, done, dry_run=dry_run, home=home))
 
 
-def tell_converted(run: Invocation, done: Converted, *, dry_run: bool = False) -> Iterator[str]:
+def tell_converted(
+    run: Invocation, done: Converted, *, dry_run: bool = False, home: Path | None = None
+) -> Iterator[str]:
     """Yields what became of a conversion: what came home, what was written, what is kept here, and how to go on."""
     look = run.screen.look
     source, target = done.from_, done.to
@@ -99,7 +104,7 @@ def tell_converted(run: Invocation, done: Converted, *, dry_run: bool = False) -
     if done.thread and run.screen.verbose:
         yield f"  {look.paint('muted', 'thread')} {look.safe(done.thread, line=True)}"
     if done.resume.argv:
-        line = command_line(run, done.resume.argv, done.resume.cwd)
+        line = command_line(run, done.resume.argv, done.resume.cwd, home)
         yield f"  {look.paint('muted', 'go on')} {look.safe(line, line=True)}"
 
 
@@ -129,8 +134,10 @@ def _fidelity(done: Converted, look: Look) -> Iterator[str]:
         yield words.long("not_kept", look, what=look.safe(", ".join(gone), line=True))
 
 
-def command_line(run: Invocation, argv: tuple[str, ...], cwd: str) -> str:
-    """Returns the line that goes on with a session, ready for a shell."""
-    root = f"HOME={shlex.quote(str(run.settings.root))} " if run.settings.root is not None else ""
+def command_line(run: Invocation, argv: tuple[str, ...], cwd: str, home: Path | None = None) -> str:
+    """Returns the line that goes on with a session, ready for a shell; `home` is where it lies, if not below the
+    root."""
+    place = home if home is not None else run.settings.root
+    root = f"HOME={shlex.quote(str(place))} " if place is not None else ""
     folder = f"cd {shlex.quote(cwd)} && " if cwd else ""
     return f"{folder}{root}{shlex.join(argv)}"
