@@ -38,12 +38,14 @@ from clew.lineage.handle import Handle, Namespace
 from clew.platform.process import ProcessIdentity
 
 FAKE = Namespace("fake-lines", "fake")
+_HANDSHAKE_S = 20.0
 _PROGRAM = Path(__file__).with_name("fake_agent.py")
 
 
 class Script(msgspec.Struct, frozen=True):
     """How the agent behaves. `die` names a point: before-handshake, after-handshake, on-receive, before-record,
-    recorded, answered. `token` is echoed instead of the one it was started with."""
+    recorded, answered. `token` is echoed instead of the one it was started with; `wait_s` is how long an answer to a
+    message is waited for."""
 
     echo: bool = True
     die: str = ""
@@ -132,7 +134,7 @@ class FakeChild:
         """Opens the conversation and returns the answer."""
         try:
             self._child.write({"type": "open", "session": self._id, "resume": self._resume})
-            told = self._wait_for("opened")
+            told = self._wait_for(_HANDSHAKE_S, "opened")
         except InDoubt as error:
             raise HandshakeFailed("the agent ended before it answered", hint="Start it by hand to see why.") from error
         return Proof(Handle(FAKE, str(told["session"])), told["origin"], told.get("token"))
@@ -141,7 +143,7 @@ class FakeChild:
         """Hands one message over and waits for the agent's word."""
         text = payload.text if payload.text is not None else payload.body.decode("utf-8", "replace")
         self._child.write({"type": "send", "client_id": payload.client_id, "text": text})
-        told = self._wait_for("accepted", "rejected")
+        told = self._wait_for(self._script.wait_s, "accepted", "rejected")
         if told["type"] == "rejected":
             return Rejected(str(told["reason"]))
         return Accepted(f"fake:{self._id}:{told['own_id']}", str(told["own_id"]))
@@ -173,8 +175,8 @@ class FakeChild:
         """Ends the agent."""
         return self._child.release()
 
-    def _wait_for(self, *types: str) -> dict[str, Any]:
-        deadline = time.monotonic() + self._script.wait_s
+    def _wait_for(self, timeout_s: float, *types: str) -> dict[str, Any]:
+        deadline = time.monotonic() + timeout_s
         while True:
             try:
                 line = self._child.lines.get(timeout=max(deadline - time.monotonic(), 0.001))

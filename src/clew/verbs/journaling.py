@@ -101,7 +101,7 @@ class Journal:
             return
         new = next_rows(self.cursor, bodies, self.leases.now_ms(), self.fence)
         last = Place(self.cursor.epoch, self.cursor.sequence)
-        self.leases.store.append_journal(self.name, _stored(new), last=last, fence=self.fence)
+        self.leases.store.append_journal(self.name, _stored(new, self.fence), last=last, fence=self.fence)
         self.rows += new
 
     def close(self) -> None:
@@ -195,7 +195,7 @@ def _write(leases: Leases, record: Record, name: str, repair: Repair) -> None:
     with leases.transaction():
         leases.store.rewrite_journal(
             name,
-            _stored(repair.append),
+            _stored(repair.append, record.lease.fence),
             strand=record.session_id,
             fence=record.lease.fence,
             expected=None if head is None else head.place,
@@ -216,5 +216,7 @@ def _identity(record: Record) -> JournalIdentity:
     )
 
 
-def _stored(rows: Sequence[Row]) -> tuple[JournalRow, ...]:
-    return tuple(JournalRow(r.epoch, r.sequence, r.kind, r.time, r.fence, store_row(r)) for r in rows)
+def _stored(rows: Sequence[Row], fence: int) -> tuple[JournalRow, ...]:
+    """Returns rows as they are stored: beside each the fence it is written at now; one that a repair carries over
+    keeps the fence of its first writing in its body."""
+    return tuple(JournalRow(r.epoch, r.sequence, r.kind, r.time, fence, store_row(r)) for r in rows)

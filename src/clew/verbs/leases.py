@@ -38,11 +38,16 @@ JUDGED_ROW = declare("lease.judged")
 
 _TRIES = 5
 
+HELD: set[tuple[Holder, str]] = set()
+"""The owners whose transports this process holds, or is about to, by their spawn tokens: of the whole process, for a
+second look at the same store must not take its own agents for abandoned."""
+
 
 class View(msgspec.Struct, frozen=True):
     """One session record as it is now, and what this process knows of it.
 
-    `probed` is what was looked at last; `kind` what judging came to, None where there was nothing to judge.
+    `probed` is what was looked at last; `kind` what judging came to, None where there was nothing to judge;
+    `moved_from` the fence at which judging found an owner dead, and released the lease.
     """
 
     session_id: StrandId
@@ -51,6 +56,7 @@ class View(msgspec.Struct, frozen=True):
     reconciled: bool = False
     probed: Probed | None = None
     kind: Kind | None = None
+    moved_from: Fence | None = None
 
     @property
     def record(self) -> Record | None:
@@ -80,8 +86,6 @@ class Leases:
         random: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self.store, self.observer, self.clock, self.random = store, observer, clock, random
-        self.held: dict[StrandId, str] = {}
-        """Which owners' transports this process holds: session and spawn token."""
         self._judged: dict[StrandId, int] = {}
         self._floor: int | None = None
         self._written: dict[StrandId, int] | None = None
@@ -162,11 +166,21 @@ class Leases:
     def _is_settled(self, record: Record) -> bool:
         """Whether a judged lease needs no second look: nobody has it, or this process does. Others may have died."""
         lease = record.lease
-        return lease.is_free or (lease.stage is None and self.held.get(record.session_id) == lease.reserved_token)
+        return lease.is_free or (lease.stage is None and self._holds(lease))
+
+    def _holds(self, lease: Lease) -> bool:
+        return lease.reserved_token is not None and (self.here, lease.reserved_token) in HELD
+
+    def hold(self, token: str) -> None:
+        """Notes that this process holds the transport of the owner with that token, or is about to."""
+        HELD.add((self.here, token))
+
+    def let_go(self, token: str) -> None:
+        """Notes that it does not any more."""
+        HELD.discard((self.here, token))
 
     def _look(self, record: Record) -> Probed:
-        token = self.held.get(record.session_id)
-        return self.observer.look(record, holds=token is not None and token == record.lease.reserved_token)
+        return self.observer.look(record, holds=self._holds(record.lease))
 
     def _judge(self, session_id: StrandId, probed: Probed) -> View | None:
         """Applies a probe inside a transaction; None when the row has changed since it was taken."""
@@ -190,7 +204,8 @@ class Leases:
         after = self.view(session_id)
         moved = after.lease.fence != probed.fence
         seen = Probed(after.lease.fence) if moved else probed
-        return msgspec.structs.replace(after, probed=seen, kind=judgement.kind)
+        moved_from = probed.fence if judgement.kind == "evicted" else None
+        return msgspec.structs.replace(after, probed=seen, kind=judgement.kind, moved_from=moved_from)
 
     # --- writing ----------------------------------------------------------------------------------------------
 
