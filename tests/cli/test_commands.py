@@ -367,6 +367,18 @@ def test_restore_says_what_came_home(invoke, asked, around):
     assert asked["restore.restore"] == ("86d7", {"to": around.cwd / "t", "capture": 1})
 
 
+def test_an_empty_folder_to_write_below_is_a_usage_error(invoke, asked):
+    for words in (("restore", "x", "--to", ""), ("convert", "x", "--to", "codex", "--out", "")):
+        assert invoke(*words).exit_code == 2
+    assert not {"restore.restore", "convert.convert"} & set(asked)
+
+
+def test_keep_tells_a_store_that_failed_from_a_session_that_cannot_be_read(invoke, asked):
+    asked["answers"]["keep.keep"] = [NotKept("codex", "01a2", "/x", {"status": 1, "message": "disk is full"})]
+    result = invoke("keep")
+    assert (result.exit_code, result.stdout) == (1, "1 session: 0 kept now, 0 unchanged, 1 not kept\n")
+
+
 def test_keep_tells_what_is_new_and_counts_the_rest(invoke, asked):
     failed = NotKept("codex", "01a2", "/x", {"status": 6, "message": "torn\x1b[2J"})
     old = Kept("claude", "9c1e", 2, False, 3, 4, 0)

@@ -12,12 +12,13 @@ from typing import Final
 
 from clew.cli import dates, words
 from clew.cli.style import Look, Role
-from clew.cli.width import cut, pad, width_of
+from clew.cli.width import cut, pad, width_of, wrap
 from clew.verbs.log import Entry, LogStrand, Parting, ThreadLog
 from clew.verbs.rails import RailRow, Step, lay_out
 
 _MIN_LABEL: Final = 24
 _ASCII: Final = str.maketrans("○◌●◇│├┤┼─┄╭╮╯╰…", "*o@#|||+-./\\/\\~")
+_GONE: Final = {"kept": "kept here", "missing": "gone, and never kept", "unreadable": "unreadable"}
 _ROLES: Final[dict[str, Role]] = {"●": "live", "◇": "kept", "◌": "agent", "○": "agent", "x": "muted", "~": "muted"}
 
 
@@ -28,8 +29,9 @@ def graph_lines(log: ThreadLog, look: Look, now: datetime, zone: tzinfo | None =
     entries = [entry for entry in log.entries if entry.strand in strands]
     steps = [_step(entry, strands[entry.strand], log) for entry in entries]
     drawn = lay_out(steps)
-    yield from _rows(drawn, steps, entries, strands, look, now, zone)
-    yield from _footer(log, strands, look)
+    yield from _rows(log, drawn, steps, entries, strands, look, now, zone)
+    for role, line in _footer(log, strands, look):
+        yield from (look.paint(role, part) for part in wrap(line, look.width))
 
 
 def dot_lines(log: ThreadLog) -> Iterator[str]:
@@ -63,6 +65,7 @@ def _last_of(entry: Entry, log: ThreadLog) -> bool:
 
 
 def _rows(
+    log: ThreadLog,
     drawn: tuple[RailRow, ...],
     steps: list[Step],
     entries: list[Entry],
@@ -88,7 +91,9 @@ def _rows(
         entry, step = entries[row.step], steps[row.step]
         name = names[entry.strand] if entry.strand != previous or entry.what == "now" else ""
         previous = entry.strand
-        label = _label(entry, strands, names, look)
+        label = _label(entry, names, look)
+        if strands[entry.strand].state in _GONE and _last_of(entry, log):
+            label += f" ({_GONE[strands[entry.strand].state]})"
         if row.hidden or row.node_hidden:
             label = f"…+{max(row.hidden, 1)} lanes  {label}"
         label = look.own(label) if look.utf8 else label.translate(_ASCII)
@@ -114,12 +119,10 @@ def _time(entry: Entry, now: datetime, zone: tzinfo | None) -> str:
     return "now" if entry.what == "now" else dates.stamp(dates.read_time(entry.at, zone), now)
 
 
-def _label(entry: Entry, strands: dict[str, LogStrand], names: dict[str, str], look: Look) -> str:
+def _label(entry: Entry, names: dict[str, str], look: Look) -> str:
     messages = words.count(entry.messages or 0, "message")
-    state = strands[entry.strand].state
-    kept = f" ({'kept here' if state == 'kept' else state})" if state in ("kept", "missing", "unreadable") else ""
     if entry.what in ("created", "adopted"):
-        return f"created, {messages}{kept}"
+        return f"created, {messages}"
     if entry.what == "grown":
         return f"+{messages}"
     if entry.what == "translated":
@@ -150,7 +153,7 @@ def _edge_words(entry: Entry) -> str:
     return f"{words.count(entry.rendered, 'message')} written"
 
 
-def _footer(log: ThreadLog, strands: dict[str, LogStrand], look: Look) -> Iterator[str]:
+def _footer(log: ThreadLog, strands: dict[str, LogStrand], look: Look) -> Iterator[tuple[Role, str]]:
     def name(strand: str) -> str:
         row = strands.get(strand)
         return look.safe(f"{row.agent} {row.short}", line=True) if row is not None else "nowhere"
@@ -159,14 +162,14 @@ def _footer(log: ThreadLog, strands: dict[str, LogStrand], look: Look) -> Iterat
     same = {frozenset((p.first, p.second)) for p in log.partings if p.relation == "equal"}
     if log.newest and log.newest != log.present and frozenset((log.newest, log.present)) not in same:
         told += f", last said something in {name(log.newest)}"
-    yield look.paint("muted", told)
+    yield "muted", told
     for parting in log.partings:
         text = _parting_words(parting, name(parting.first), name(parting.second))
         if text:
             sign = "Y " if parting.relation == "diverged" else ""
-            yield look.paint("warn" if sign else "muted", sign + text)
+            yield "warn" if sign else "muted", sign + text
     if log.unread:
-        yield look.paint("warn", f"! {words.count(log.unread, 'entry', 'entries')} of it cannot be read by this clew")
+        yield "warn", f"! {words.count(log.unread, 'entry', 'entries')} of it cannot be read by this clew"
 
 
 def _parting_words(parting: Parting, first: str, second: str) -> str:

@@ -9,9 +9,9 @@ from clew.cli.group import Command, Invocation, verb
 
 HELP = """Draw where a conversation went.
 
-Shows its sessions, agents, links, forks and translations. One row for each thing that happened, the newest below; solid rails where the conversation was carried on, dotted ones
-where it was forked. Below stands where it began, where it is now, and where its sessions part: told by what was said,
-not by times. A session that only clew still has is marked with ◇.
+Shows its sessions, agents, links, forks and translations: one row for each thing that happened, the newest below, solid
+rails where the conversation was carried on, dotted ones where it was forked. Below stands where it began, where it is
+now, and where its sessions part: told by what was said, not by times.
 
 --dot writes a graph for graphviz.
 

@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from clew.cli.style import Look, Role
     from clew.verbs.ps import Live
 
-HELP = """Show which sessions somebody has open, and what is certain of it.
+HELP = """Show which sessions somebody has open.
 
-One row a session: its state, its process, its fence, its folder. `live` is proved alive; `exited` is proved dead, and
-whoever opens the session next gets it; `stranded` lives on although the clew that drove it is dead; `unproven` cannot
-be told from here; `elsewhere` belongs to another host; `unleased` is open in its agent, but not through clew.
+One row a session, with what is certain of it: its state, its process, its fence, its folder. `live` is proved alive;
+`exited` is proved dead, and whoever opens the session next gets it; `stranded` lives on although the clew that drove it
+is dead; `unproven` cannot be told from here; `elsewhere` belongs to another host; `unleased` is open in its agent, but
+not through clew.
 Writes nothing. Elsewhere than on a terminal the columns are separated by tabs.
 
 \b
