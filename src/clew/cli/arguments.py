@@ -89,6 +89,16 @@ def session_argument(function: F) -> F:
     return click.argument("session", metavar="[SESSION]", default="@", type=SessionType())(function)
 
 
+class FolderType(click.Path):
+    """A folder to write below; an empty text (a variable that is not set) is no name of the current one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Returns the text; fails when it is empty."""
+        if value == "":
+            self.fail("a folder is needed; `.` is the current one", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def folder_text(cwd: Path, text: str) -> str:
     """Returns a folder named on the command line as an absolute path; a Windows path is taken as it stands.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from clew.cli import words
-from clew.cli.arguments import AgentType, folder_text, session_argument
+from clew.cli.arguments import AgentType, FolderType, folder_text, session_argument
 from clew.cli.group import Command, Invocation, verb
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ Examples:
 @click.option("--to", metavar="AGENT", required=True, type=AgentType(), help="The agent to carry it to.")
 @click.option("--cwd", metavar="DIR", help="The folder it is for, instead of its own.")
 @click.option("--model", metavar="M", help="The model that goes on, instead of the agent's own choice.")
-@click.option("--out", metavar="DIR", type=click.Path(), help="Write below DIR, as if it were the home.")
+@click.option("--out", metavar="DIR", type=FolderType(), help="Write below DIR, as if it were the home.")
 @click.option("--new", is_flag=True, help="A new session, even where there is one to continue.")
 @click.option("--full", is_flag=True, help="Carry the full history instead of the effective context.")
 @click.option("--dry-run", is_flag=True, help="The same answer, and nothing is written.")

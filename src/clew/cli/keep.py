@@ -73,7 +73,9 @@ def _keep_once(run: Invocation, ctx: Context, sessions: tuple[str, ...]) -> int:
     else:
         new = sum(one.new for one in kept)
         counts = [f"{new:,} kept now", f"{len(kept) - new:,} unchanged"]
-        counts += [f"{len(failed):,} unreadable"] if failed else []
+        unreadable = sum(_status(one) == 6 for one in failed)
+        counts += [f"{unreadable:,} unreadable"] if unreadable else []
+        counts += [f"{len(failed) - unreadable:,} not kept"] if len(failed) > unreadable else []
         run.screen.line(f"{words.count(len(kept) + len(failed), 'session')}: {', '.join(counts)}")
     statuses = [_status(one) for one in failed]
     return statuses[0] if statuses else 0

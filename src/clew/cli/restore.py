@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from clew.cli import words
-from clew.cli.arguments import session_argument
+from clew.cli.arguments import FolderType, session_argument
 from clew.cli.group import Command, Invocation, verb
 
 HELP = """Put a session's files back, byte for byte.
@@ -23,7 +23,7 @@ Examples:
 
 @click.command("restore", cls=Command, help=HELP, short_help="Put a session's files back, byte for byte.")
 @session_argument
-@click.option("--to", metavar="DIR", type=click.Path(), help="Write below DIR, as if it were the home.")
+@click.option("--to", metavar="DIR", type=FolderType(), help="Write below DIR, as if it were the home.")
 @click.option("--capture", metavar="N", type=click.IntRange(min=1), help="The N-th capture (1 is the oldest).")
 @verb
 def COMMAND(  # noqa: N802 - the name under which every verb's module offers its command
