@@ -1,4 +1,4 @@
-"""The normal form that every reader delivers (residue spec, section 2).
+"""The normal form that every reader delivers (docs/residue.md, 2).
 
 A reader hands over the pieces it finds, in stored order, each with the number of the record that holds it; this
 builder joins assistant pieces, moves every result behind the message of its call, drops what says nothing, and
@@ -156,7 +156,6 @@ class NormalBuilder:
                     messages.append(_mend(result))
                     created_by.append(record)
         return Normal(tuple(messages), tuple(created_by), tuple(self._strays))
-
 
     def _original(
         self, head: Message, results: list[tuple[Message, int | None]]

@@ -28,7 +28,7 @@ _BATCH = 256
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """One row of the list (design, section 7). Times are ISO 8601 in UTC, empty where the session does not say."""
+    """One row of the list (docs/cli.md). Times are ISO 8601 in UTC, empty where the session does not say."""
 
     agent: str
     id: str

@@ -1,4 +1,4 @@
-"""What a SESSION on the command line means (design, section 7).
+"""What a SESSION on the command line means (docs/cli.md).
 
 A native id, a unique prefix of one, a path, a thread id, or `@`: the newest of this folder by its own last message.
 `agent:` before an id or `@` narrows it.
