@@ -44,7 +44,7 @@ class Acquisition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide_acquisition(asked: Acquisition) -> Grant | Retry | Refusal:
-    """Returns whether the lease may be acquired; the first check that answers decides (attach spec, section 4).
+    """Returns whether the lease may be acquired; the first check that answers decides (docs/ownership.md, A4).
 
     Before the table stands what one host owes another: a lease of another host that anybody may hold is never judged
     here, whatever its deadline.

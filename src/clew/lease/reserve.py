@@ -1,6 +1,6 @@
 """Reserving a session, to create or to open it: one decision over a snapshot, inside one transaction.
 
-The checks run in a fixed order (attach spec, section 7): the launch, the ledger, who else holds the conversation, the
+The checks run in a fixed order (docs/ownership.md, A7): the launch, the ledger, who else holds the conversation, the
 record, its identity, the acquisition. The result holds the record and the row to be written together or not at all; a
 refusal leaves both as they are. Promises: a replay never acts twice; a spawn token that is given as a supplier is only
 called for when this call wins a new reservation.

@@ -66,7 +66,7 @@ class Judgements(msgspec.Struct, frozen=True):
 
 
 def adjudicate(record: Record, here: Holder, probed: Probed, now: int) -> Judgement:
-    """Returns what becomes of a lease that this process has not judged yet (attach spec, section 6).
+    """Returns what becomes of a lease that this process has not judged yet (docs/ownership.md, A6).
 
     `now` (ms) is written into evidence and decides nothing.
     """

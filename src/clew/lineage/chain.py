@@ -60,7 +60,7 @@ EMPTY: Final = Chain()
 def append(chain: Chain, link: Link) -> Chain:
     """Returns the chain with the link added, the same chain for a retry, or raises LeaseError `handle_*`.
 
-    Rule: handles spec, sections 4 to 6.
+    Rule: docs/ownership.md, H4 to H6.
     """
     fault = link_fault(link)
     if fault:

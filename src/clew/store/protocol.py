@@ -319,7 +319,7 @@ class StrandRow(msgspec.Struct, frozen=True):
     """One strand as stored: what clew keeps of one thread in one agent. It is the session record.
 
     `id` is clew's own session id. `native_id` is the agent's id at the head of the chain, empty without one;
-    `roots` every root of every link of the chain (handles spec, section 2), by which a strand is found and
+    `roots` every root of every link of the chain (docs/ownership.md, H2), by which a strand is found and
     adoption is refused. `body` is the serialized chain and whatever else the caller keeps, carried byte for
     byte, readable or not. `scope` (the location's), `fence` and `claim` are the lease's; without a claim the
     strand was never attached.

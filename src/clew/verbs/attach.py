@@ -1,4 +1,4 @@
-"""Attach: one owner, proved, journaled, reconciled; the one place where a session becomes live (attach spec, 9).
+"""Attach: one owner, proved, journaled, reconciled; the one place where a session becomes live (docs/ownership.md, A9).
 
 The steps run in a fixed order, each durable before the next: reserve, sample the agent's history while no child runs,
 start with the reserved token, commit the process, prove the conversation, open the journal, settle what was in flight,

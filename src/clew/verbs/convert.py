@@ -1,6 +1,6 @@
 """`clew convert`: a session in another agent's format, as a continuation of the one made before, or a new one.
 
-The whole way of design section 2: read, capture, choose whose bytes come back, restore and splice or write plainly,
+The whole way of docs/tour.md: read, capture, choose whose bytes come back, restore and splice or write plainly,
 read back, place, capture what was placed, record it in the thread. Nothing is placed that does not read back as the
 conversation.
 """
@@ -112,7 +112,7 @@ def convert(
 ) -> Converted:
     """Translates a session and places it; raises Refused, UnwritableContent, FormatError or NotFoundError.
 
-    See design section 7 for the options. With `dry_run` the answer is the same and nothing is written.
+    See docs/cli.md for the options. With `dry_run` the answer is the same and nothing is written.
     """
     opened = open_session(ctx, ref)
     return convert_opened(
@@ -250,7 +250,7 @@ class _Job:
         return frozenset(own)
 
     def _derived(self, number: int) -> str:
-        """Returns the id of the number-th session that clew makes of this one in the target (design, section 1)."""
+        """Returns the id of the number-th session that clew makes of this one in the target."""
         seed = "\x00".join((self.opened.format.name, self.opened.session.id, self.target.name, str(number)))
         derived = derive_uuid(blake3(b"clew-id-v1\x00" + seed.encode()).digest())
         return derived if self.target.make_id is None else self.target.make_id(derived)

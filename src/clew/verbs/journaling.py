@@ -123,7 +123,7 @@ def read_journal(leases: Leases, name: str) -> tuple[bytes, ...]:
 
 
 def open_journal(leases: Leases, record: Record, history: History) -> OpenedJournal:
-    """Opens the journal of a session whose owner this process is, repairing what it finds (attach spec, section 10.2).
+    """Opens the journal of a session whose owner this process is, repairing what it finds (docs/ownership.md, A10.2).
 
     A history that cannot be read is told in the report; everything else is raised, and nothing was written then.
     """

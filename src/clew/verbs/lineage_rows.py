@@ -1,7 +1,7 @@
 """Threads between the store's rows and the lineage's values: found by a session's id, grown, and written back.
 
 `convert`, `restore` and forks found in agents' files record what happened here; with the lease free they append at
-the fence as it stands (handles spec, section 8).
+the fence as it stands (docs/ownership.md, H8).
 """
 
 from __future__ import annotations
