@@ -11,7 +11,13 @@ from clew.formats.vibe.writer import write
 FORMAT = Format(
     name="vibe",
     title="Mistral Vibe",
-    traits=Traits(record_kind="line", transport="vibe-jsonl", holds_result_images=False, verified=VERSION),
+    traits=Traits(
+        record_kind="line",
+        transport="vibe-jsonl",
+        holds_images=False,
+        holds_result_images=False,
+        verified=VERSION,
+    ),
     read=read,
     locate=VibeLocate(),
     resume=VibeResume(),

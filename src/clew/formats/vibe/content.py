@@ -7,6 +7,8 @@ drops all marks, so they are looked up in the file that was imported (`Marks`).
 from __future__ import annotations
 
 import re
+from base64 import b64encode
+from collections.abc import Callable
 
 import msgspec
 
@@ -27,10 +29,12 @@ _SUMMARY = "<compaction_summary>"
 class Content:
     """Turns messages, taken in order, into messages of the conversation.
 
-    It remembers the original ids of calls, and counts what the model in the middle cannot say.
+    It remembers the original ids of calls, and counts what the model in the middle cannot say. `beside` gives the
+    bytes of a file in the session's folder, nothing where there is none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, beside: Callable[[str], bytes] = lambda _: b"") -> None:
+        self.beside = beside
         self.renamed: dict[str, str] = {}
         self.skipped: dict[str, int] = {}
 
@@ -40,7 +44,7 @@ class Content:
         """Returns what a line says; None for one that is no part of the conversation."""
         mark = unmark.read_mark(line.clew) if line.clew is not raws.NONE else None
         if line.role == "user":
-            parts = whole_text(line.content, mark) + [_attached(one) for one in rec.IMAGES.many(line.images)]
+            parts = whole_text(line.content, mark) + [self._attached(one) for one in rec.IMAGES.many(line.images)]
             told = unmark.origin_in(mark)
             if told is None and line.context_boundary == "compaction":
                 told = ("agent", "summary")
@@ -56,6 +60,16 @@ class Content:
         if line.role == "tool":
             return self.result(raws.as_word(line.tool_call_id), whole_text(line.content, mark), mark)
         return None
+
+    def _attached(self, one: rec.Attachment) -> Image:
+        """Returns an image: its bytes stand in the line, or in a file beside it."""
+        source = one.source or rec.ImageBytes(path=one.path, data=one.data)
+        kind = raws.as_word(one.mime_type)
+        if raws.is_text(source.data):
+            return Image(kind, JsonString(source.data))
+        path = raws.as_word(source.path)
+        data = self.beside(path) if path else b""
+        return Image(kind, b64encode(data).decode(), "" if data or not path else f"file:{path}")
 
     def _call(self, call: rec.ToolCall, mark: RecordMark | None) -> Call:
         function = call.function or rec.Function()
@@ -133,6 +147,9 @@ class Content:
                 out.append(Reasoning(raws.as_text(inner[0].text) if inner else ""))
             elif sort == "image":
                 out.append(Image(raws.as_word(part.mime_type), raws.as_text(part.data)))
+            elif sort == "resource" and raws.as_word((part.resource or rec.Resource()).mime_type).startswith("image/"):
+                assert part.resource is not None, "asked for just now"
+                out.append(Image(raws.as_word(part.resource.mime_type), raws.as_text(part.resource.blob)))
             else:
                 what = "content blocks of an unknown kind"
                 self.skipped[what] = self.skipped.get(what, 0) + 1
@@ -242,7 +259,7 @@ def whole_text(raw: msgspec.Raw, mark: Mark | None) -> list[Part]:
         if found is None:
             break
         images.insert(0, Image(found.group(1)))
-        text = text[: found.start()]
+        text = text[: found.start()].removesuffix("\n")
     return ([Text(unguard_text(text))] if text else []) + images
 
 
@@ -253,9 +270,3 @@ def _says_failure(parts: list[Part]) -> bool:
     if isinstance(first.source, JsonString) and bytes(memoryview(first.source.raw)[1:2]) != b"<":
         return False
     return first.text.startswith(FAILED)
-
-
-def _attached(one: rec.Attachment) -> Image:
-    kind = raws.as_word(one.mime_type)
-    data = one.source.data if one.source is not None else one.data
-    return Image(kind, raws.as_text(data))

@@ -66,7 +66,7 @@ class _Reading:
         self.source = source
         self.records = Records()
         self.damage: list[Damage] = []
-        self.content = Content()
+        self.content = Content(self._beside)
         self.builder = NormalBuilder()
         self.places: dict[int, int] = {}
         self.foreign = ""
@@ -84,6 +84,12 @@ class _Reading:
                 self._read_journal(stream)
             else:
                 self._read_lines(stream, start)
+
+    def _beside(self, path: str) -> bytes:
+        """Returns the bytes of a file in the session's folder; a path that leads elsewhere has none."""
+        folder = self.source.streams[-1].path.rpartition("/")[0]
+        found = [file for file in self.source.side if file.path == f"{folder}/{path}"]
+        return _bytes_of(found[0]) if found else b""
 
     def _add(self, message: Message | None, record: int) -> None:
         if message is not None:
@@ -227,11 +233,15 @@ def _load(side: tuple[SideFile, ...], name: str) -> bytes:
     """Returns the bytes of a side file, nothing where there is none or it cannot be had."""
     for file in side:
         if file.path.rpartition("/")[2] == name and "/generations/" not in file.path:
-            try:
-                return bytes(file.load())
-            except Exception:  # noqa: BLE001 - whatever a store or a disk raises, the conversation is read
-                return b""
+            return _bytes_of(file)
     return b""
+
+
+def _bytes_of(file: SideFile) -> bytes:
+    try:
+        return bytes(file.load())
+    except Exception:  # noqa: BLE001 - whatever a store or a disk raises, the conversation is read
+        return b""
 
 
 def _read_meta(side: tuple[SideFile, ...]) -> rec.Meta:

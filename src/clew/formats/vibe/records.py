@@ -53,6 +53,7 @@ class ImageBytes(msgspec.Struct, gc=False):
     """Where the bytes of an image are: in the record, or in a file."""
 
     kind: Any = None
+    path: Any = None
     data: msgspec.Raw = NONE
 
 
@@ -61,6 +62,7 @@ class Attachment(msgspec.Struct, gc=False):
 
     mime_type: Any = None
     source: ImageBytes | None = None
+    path: Any = None
     data: msgspec.Raw = NONE
 
 
@@ -87,6 +89,14 @@ class PartMeta(msgspec.Struct, gc=False):
     clew: msgspec.Raw = NONE
 
 
+class Resource(msgspec.Struct, gc=False, rename={"mime_type": "mimeType"}):
+    """A file that was attached to a message: images are kept so."""
+
+    mime_type: Any = None
+    blob: msgspec.Raw = NONE
+    text: msgspec.Raw = NONE
+
+
 class Part(msgspec.Struct, gc=False, rename={"meta": "_meta", "mime_type": "mimeType"}):
     """One part of a message in the unified store, or of a completion in its journal."""
 
@@ -99,6 +109,7 @@ class Part(msgspec.Struct, gc=False, rename={"meta": "_meta", "mime_type": "mime
     arguments_json: msgspec.Raw = NONE
     data: msgspec.Raw = NONE
     mime_type: Any = None
+    resource: Resource | None = None
     meta: PartMeta | None = None
 
 

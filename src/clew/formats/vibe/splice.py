@@ -16,7 +16,7 @@ from clew.formats import raws
 from clew.formats.jsonl import JsonLines
 from clew.formats.outline import WrittenCall, call_names, count_losses
 from clew.formats.protocol import WriteOptions, Written, WrittenFile
-from clew.formats.spelling import change_member, holds_bytes, spell
+from clew.formats.spelling import change_member, spell
 from clew.formats.vibe import records as rec
 from clew.formats.vibe.folder import MESSAGES, META, folder_path, store_kind
 from clew.formats.vibe.store import go_on
@@ -48,7 +48,7 @@ def splice(prefix: Session, messages: Sequence[Message], options: WriteOptions) 
             yield b"\n"
         yield from Writing(messages, options, envelope).pieces(tail.open)
 
-    losses, invented = count_losses(messages, holds_bytes, no_image, no_image)
+    losses, invented = count_losses(messages, no_image, no_image)
     file = WrittenFile(stream.path or options.path, chunks, stream.mode)
     return Written(prefix.id or options.session_id, (file,), losses, invented + len(tail.open))
 
@@ -91,9 +91,18 @@ def rebase(session: Session, options: WriteOptions) -> Written:
 
     files = (
         WrittenFile(f"{folder}/{META}", lambda: (meta,), role="side"),
+        *_beside(session, stream.path.rpartition("/")[0], folder),
         WrittenFile(f"{folder}/{MESSAGES}", chunks, stream.mode),
     )
     return Written(options.session_id, files)
+
+
+def _beside(session: Session, old: str, new: str) -> Iterator[WrittenFile]:
+    """Yields the other files of a session's folder, in the folder of another."""
+    for file in session.side:
+        if file.path.startswith(f"{old}/") and not file.path.endswith(f"/{META}"):
+            load = file.load
+            yield WrittenFile(new + file.path[len(old) :], lambda load=load: (load(),), file.mode, "side")
 
 
 def _meta_of(session: Session, options: WriteOptions) -> bytes:

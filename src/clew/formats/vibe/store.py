@@ -18,7 +18,7 @@ from typing import Any, cast
 import msgspec
 
 from clew.conversation.groups import group_messages
-from clew.conversation.model import Image, Message, Part, Text
+from clew.conversation.model import Message, Part, Text
 from clew.conversation.source import Session, Stream
 from clew.errors import UnwritableContent
 from clew.formats import raws
@@ -38,7 +38,7 @@ from clew.formats.outline import (
     record_mark,
 )
 from clew.formats.protocol import WriteOptions, Written, WrittenFile
-from clew.formats.spelling import holds_bytes, spell, spell_lazily
+from clew.formats.spelling import spell, spell_lazily
 from clew.formats.times import write_time
 from clew.formats.vibe import records as rec
 from clew.formats.vibe.folder import CURRENT, store_folder, store_kind
@@ -80,7 +80,7 @@ def go_on(prefix: Session, messages: Sequence[Message], options: WriteOptions) -
     place = f"{store.folder}/generations/{store.following}"
     side = [(f"{place}/{copied}", data) for copied, data in store.copied.items()]
     side.append((f"{place}/manifest.json", manifest_body + b"\n"))
-    losses, invented = count_losses(messages, holds_bytes, no_image, no_image)
+    losses, invented = count_losses(messages, no_image, no_image)
     files = (
         *(_file(path, data, "side") for path, data in side),
         *_streams(prefix, store, f"{store.folder}/chunks/{name}.json", body + b"\n", f"{place}/checkpoint.json"),
@@ -175,7 +175,7 @@ class _Items:
 
     def _user(self, said: Said) -> bytes:
         self.turn += 1
-        covered = cover(said.parts, holds_bytes)
+        covered = cover(said.parts, no_image)
         mark = None
         if said.message.origin != "user":
             mark = RecordMark(origin=said.message.origin, kind=said.message.kind)
@@ -212,9 +212,7 @@ def _block(part: Part | WrittenCall) -> bytes:
         arguments = b'"arguments":{"raw":' + spell(part.arguments.decode()) + b',"type":"json","value":'
         rest = b'},"id":' + spell(part.id) + b',"name":' + spell(part.name) + b',"type":"tool_call"'
         return arguments + part.arguments + rest
-    if type(part) is Image:
-        return b'"data":' + spell_lazily(part.source) + b',"mimeType":' + spell(part.media_type) + b',"type":"image"'
-    assert type(part) is Text, "reasoning and plain calls are not written"
+    assert type(part) is Text, "neither reasoning nor images are written"
     return b'"text":' + spell_lazily(part.source) + b',"type":"text"'
 
 

@@ -1,7 +1,7 @@
 """Writes a conversation as a session in the layout of Vibe 2.x, which 3.x lists, imports and resumes whole.
 
 One line a message, the texts of one message laid end to end: the layout has room for one. Every call is answered.
-Images of the user stand in the line; those of a reply or a result cannot be held, and a sentence at the text's end
+Images are not written (Vibe imports a session with one, and then refuses to resume it): a sentence at the text's end
 stands for each. Vibe imports the session into its unified store when it is resumed and drops the marks; it leaves the
 file as it is, so that clew finds them there.
 """
@@ -16,7 +16,6 @@ from clew.conversation.model import Image, Message, Part, Text
 from clew.formats.marks import INVENTED, CallIds, Names, guard_text, standin_text
 from clew.formats.outline import (
     Answered,
-    Holds,
     RecordMark,
     Replied,
     Said,
@@ -27,7 +26,7 @@ from clew.formats.outline import (
     outline,
 )
 from clew.formats.protocol import WriteOptions, Written, WrittenFile
-from clew.formats.spelling import holds_bytes, is_like_ours, spell, spell_lazily
+from clew.formats.spelling import is_like_ours, spell, spell_lazily
 from clew.formats.times import write_time
 from clew.formats.vibe.content import FAILED
 from clew.formats.vibe.folder import MESSAGES, META, folder_path
@@ -36,7 +35,7 @@ Pieces = Iterator[bytes]
 
 
 def no_image(_: Image) -> bool:
-    """Replies and results hold no images."""
+    """No message is written with an image: Vibe 3.0.3 imports a session with one, and then refuses to resume it."""
     return False
 
 
@@ -62,7 +61,7 @@ def write(messages: Sequence[Message], options: WriteOptions) -> Written:
         WrittenFile(f"{folder}/{META}", lambda: (meta,), role="side"),
         WrittenFile(f"{folder}/{MESSAGES}", chunks),
     )
-    losses, invented = count_losses(messages, holds_bytes, no_image, no_image)
+    losses, invented = count_losses(messages, no_image, no_image)
     return Written(options.session_id, files, losses, invented)
 
 
@@ -124,15 +123,14 @@ class Writing:
         return b'{"role":"' + role + b'","content":' + said.content + members + name + tail + b"}\n"
 
     def _user(self, said: Said) -> bytes:
-        text = one_text(said.parts, holds_bytes)
+        text = one_text(said.parts)
         mark = None
         if said.message.origin != "user":
             mark = RecordMark(origin=said.message.origin, kind=said.message.kind)
-        images = b",".join(_attachment(image, number) for number, image in enumerate(text.images, 1))
-        return self._line(b"user", text, b',"images":[' + images + b"]" if images else b"", mark)
+        return self._line(b"user", text, b"", mark)
 
     def _reply(self, reply: Replied) -> bytes:
-        text = one_text([part for part in reply.parts if type(part) is not WrittenCall], no_image)
+        text = one_text([part for part in reply.parts if type(part) is not WrittenCall])
         mark = RecordMark(model=reply.message.model) if reply.message.model else None
         marks = {call.id: call.mark for call in reply.calls if call.mark is not None}
         if marks:
@@ -145,44 +143,35 @@ class Writing:
         if answer.result is None:
             told = OneText(spell(INVENTED))
             return self._line(b"tool", told, members, RecordMark(invented=True, error=True), named=False)
-        text = one_text(joined_text(answer.parts), no_image)
+        text = one_text(joined_text(answer.parts))
         failed = answer.result.is_error
         mark = RecordMark(error=failed) if failed or (failed is False and _looks_failed(answer.parts)) else None
         return self._line(b"tool", text, members, mark, named=False)
 
 
 class OneText(msgspec.Struct, frozen=True):
-    """The text of a line as a JSON string, with the images that are held beside it.
+    """The text of a line as a JSON string.
 
     `needed` tells that the line must have a mark: a guard is before the text, or stand-ins are at its end.
     """
 
     content: bytes
-    images: tuple[Image, ...] = ()
     standins: int = 0
     needed: bool = False
 
 
-def one_text(parts: Sequence[Part | WrittenCall], holds: Holds) -> OneText:
-    """Returns the parts of a message as one text: texts laid end to end, then a sentence for each image not held."""
+def one_text(parts: Sequence[Part | WrittenCall]) -> OneText:
+    """Returns the parts of a message as one text: texts laid end to end, then a line for each image."""
     texts = [part for part in parts if type(part) is Text]
     images = [part for part in parts if type(part) is Image]
-    held = tuple(image for image in images if holds(image))
-    missing = [
-        standin_text(image.media_type or "unknown", number)
-        for number, image in enumerate(images, 1)
-        if not holds(image)
-    ]
-    if len(texts) == 1 and not missing and not is_like_ours(texts[0].source):
-        return OneText(spell_lazily(texts[0].source), held)
+    if len(texts) == 1 and not images and not is_like_ours(texts[0].source):
+        return OneText(spell_lazily(texts[0].source))
     text = "".join(part.text for part in texts)
-    needed = bool(missing) or is_like_ours(text)
-    return OneText(spell((guard_text(text) if needed else text) + "".join(missing)), held, len(missing), needed)
-
-
-def _attachment(image: Image, number: int) -> bytes:
-    head = b'{"source":{"kind":"inline","data":' + spell_lazily(image.source) + b'},"alias":'
-    return head + spell(f"image-{number}") + b',"mime_type":' + spell(image.media_type) + b"}"
+    needed = bool(images) or is_like_ours(text)
+    text = guard_text(text) if needed else text
+    for number, image in enumerate(images, 1):
+        text += ("\n" if text else "") + standin_text(image.media_type or "unknown", number)
+    return OneText(spell(text), len(images), needed)
 
 
 def _tool_call(call: WrittenCall, number: int) -> bytes:
