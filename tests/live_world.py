@@ -19,7 +19,7 @@ from clew.lineage.edge import StrandId
 from clew.lineage.handle import Handle
 from clew.lineage.link import Fence
 from clew.platform.clock import Clock, SystemClock
-from clew.store.opening import Stores
+from clew.store.opening import open_stores
 from clew.verbs.attach import Adoption, Attached, Attachment, attach
 from clew.verbs.leases import Leases
 from clew.verbs.probing import Observer, make_holder
@@ -42,10 +42,11 @@ class World:
         host: str = HOST,
         holder: Holder | None = None,
         clock: Clock | None = None,
+        url: str | None = None,
     ) -> None:
         self.folder = folder
         self.home = folder / "agent"
-        self.stores = Stores(folder / "data")
+        self.stores = open_stores(folder / "data", url=url)
         observer = Observer(holder or make_holder(host), lambda record: False)
         self.leases = Leases(self.stores.records, observer, clock or SystemClock())
         self.adapter = FakeAdapter(script)

@@ -15,6 +15,7 @@ from clew.lease.declare import declare_gone
 from clew.lease.lease import Holder
 from clew.lease.transitions import Standing
 from live_world import CONVERSATION, HOST, SESSION, World
+from record_making import own_schema
 
 TESTS = Path(__file__).resolve().parents[1]
 OTHER = "h0000000000000002"
@@ -24,7 +25,7 @@ import json, sys
 from pathlib import Path
 from clew.errors import ClewError
 from live_world import World
-world = World(Path(sys.argv[1]))
+world = World(Path(sys.argv[1]), url=sys.argv[2] or None)
 seat = world.seat()
 print(json.dumps({"pid": seat.child.process.pid}), flush=True)
 for line in sys.stdin:
@@ -44,10 +45,10 @@ for line in sys.stdin:
 class Remote:
     """A clew process of another host, which drives an agent."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, url):
         env = {"PYTHONPATH": str(TESTS), "PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1"}
         self.process = subprocess.Popen(
-            [sys.executable, "-c", HOST_PROGRAM, str(folder)],
+            [sys.executable, "-c", HOST_PROGRAM, str(folder), url or ""],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=env,
@@ -67,16 +68,26 @@ class Remote:
         self.process.wait(20)
 
 
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def url(request):
+    """Where the records lie: in a folder that two hosts share, or on a server."""
+    if request.param == "sqlite":
+        yield None
+        return
+    with own_schema() as made:
+        yield made
+
+
 @pytest.fixture
-def remote(tmp_path):
-    made = Remote(tmp_path)
+def remote(tmp_path, url):
+    made = Remote(tmp_path, url)
     yield made
     made.close()
 
 
 @pytest.fixture
-def here(tmp_path):
-    made = World(tmp_path, host=OTHER)
+def here(tmp_path, url):
+    made = World(tmp_path, host=OTHER, url=url)
     yield made
     made.close()
 
@@ -139,10 +150,10 @@ def test_woken_in_the_middle_of_a_send_it_records_no_outcome(remote, here):
     assert deliveries(here.home, CONVERSATION) == []
 
 
-def test_the_holder_of_a_stopped_process_is_alive(remote, tmp_path):
+def test_the_holder_of_a_stopped_process_is_alive(remote, tmp_path, url):
     """Silence is no death: a stopped process of this host keeps its session, however long."""
     os.kill(remote.process.pid, signal.SIGSTOP)
-    two = World(tmp_path, holder=Holder(HOST, 1))
+    two = World(tmp_path, holder=Holder(HOST, 1), url=url)
     assert two.leases.judge(SESSION).kind == "kept"
     assert two.lease.fence == 1
     two.close()

@@ -24,6 +24,7 @@ from clew.verbs.journaling import read_journal
 from clew.verbs.leases import HELD
 from clew.verbs.seat import CLOSING
 from live_world import CONVERSATION, HOST, SESSION, World, at_fence, ready
+from record_making import own_schema
 
 
 @pytest.fixture
@@ -32,22 +33,32 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def url(request):
+    """Where the records lie: in the folder, or on a server."""
+    if request.param == "sqlite":
+        yield None
+        return
+    with own_schema() as made:
+        yield made
+
+
 @pytest.fixture
-def world(folder):
-    made = World(folder)
+def world(folder, url):
+    made = World(folder, url=url)
     yield made
     made.close()
 
 
 @pytest.fixture
-def another(folder):
+def another(folder, url):
     """Makes further views of the same folder: other processes, as far as leases go."""
     made = []
 
     def make(script=None, **options):
         # Another process by name: this very one would hold what it started.
         options.setdefault("holder", Holder(options.get("host", HOST), 1))
-        own = World(folder, script, **options)
+        own = World(folder, script, url=url, **options)
         made.append(own)
         return own
 
@@ -190,7 +201,9 @@ def test_a_refused_reservation_leaves_everything_as_it_was(world):
     assert (world.leases.store.strand(SESSION), world.leases.store.operations()) == before
 
 
-def test_a_full_disk_inside_the_commit_shows_the_old_state(world):
+def test_a_full_disk_inside_the_commit_shows_the_old_state(world, url):
+    if url is not None:
+        pytest.skip("the fault point is the SQLite store's")
     world.make_thread()
     with faults.installed("store.before-commit=raise:ENOSPC"), pytest.raises(OSError, match="space"):
         world.attach()
@@ -623,7 +636,9 @@ def test_support_that_drifts_after_the_reservation_is_settled(world, monkeypatch
     assert world.adapter.started == 0
 
 
-def test_when_settling_fails_too_both_errors_rise(another):
+def test_when_settling_fails_too_both_errors_rise(another, url):
+    if url is not None:
+        pytest.skip("the fault point is the SQLite store's")
     world = another(Script(die="before-handshake"))
     with (
         faults.installed(attach__committed=lambda: faults.install("store.before-commit=raise")),
