@@ -1,0 +1,48 @@
+"""Recorded sessions of Droid say what was said, can be written, and are gone on with."""
+
+from __future__ import annotations
+
+import pytest
+
+import clew_corpus
+from clew.formats.droid import FORMAT
+from clew.formats.protocol import Home
+from clew_corpus import Case
+from conversations import group_keys, store_written, write_options
+from corpuscheck import find_in_case, read_case, said_in, wanted_of
+
+CASES = [*clew_corpus.own_cases("droid"), *clew_corpus.shared_cases("droid")]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case}-{case.home.parts[-4]}")
+def test_a_recorded_session_says_what_was_said(case: Case) -> None:
+    session = read_case(FORMAT, case)
+    wanted = wanted_of(case.expected or ())
+    got = said_in(session.messages)
+    assert got == wanted
+    assert session.cwd == case.cwd
+    assert not session.damage
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case}-{case.home.parts[-4]}")
+def test_a_recorded_session_can_be_written_and_gone_on_with(case: Case) -> None:
+    session = read_case(FORMAT, case)
+    written = store_written(FORMAT, FORMAT.write(session.messages, write_options()))  # type: ignore[misc]
+    assert group_keys(written.read().messages) == group_keys(session.messages)
+    grown = store_written(FORMAT, FORMAT.splice(session, session.messages, write_options()))  # type: ignore[misc]
+    assert grown.data.startswith(bytes(session.records.streams[0].data))
+    again = grown.read()
+    count = len(session.messages)
+    assert group_keys(again.messages[:count]) == group_keys(session.messages)
+    assert group_keys(again.messages[count:]) == group_keys(session.messages)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case}-{case.home.parts[-4]}")
+def test_a_recorded_session_is_read_on_from_its_ending(case: Case) -> None:
+    source = FORMAT.locate.load(find_in_case(FORMAT, case), Home(case.home))
+    whole = FORMAT.read(source)
+    assert whole.ending is not None
+    on = FORMAT.read(source, whole.ending)
+    assert on.continues is not None
+    assert on.messages == whole.messages[on.continues.messages :]
+    assert (on.updated_ms, on.created_ms, on.model) == (whole.updated_ms, whole.created_ms, whole.model)
