@@ -22,6 +22,7 @@ from clew.verbs.ls import ls
 from clew.verbs.refer import open_session
 from clew.verbs.restore import restore
 from clew.verbs.resume import resume
+from clew.verbs.show import show
 from clew_corpus import Case, own_case, own_cases
 
 Make = Callable[..., Context]
@@ -303,3 +304,33 @@ def test_an_unreadable_file_hides_no_other(make: Make, home: Path, case: Case) -
     assert listed["1111"] == "unreadable"
     assert listed["2222"] == "unreadable"
     assert set(listed) >= {"3333", "4444"}
+
+
+def test_damaged_records_hide_no_session(make: Make, home: Path, case: Case, tmp_path: Path) -> None:
+    with make() as ctx:
+        convert(ctx, case.session_id or "", to="codex")
+    for name in ("records.db", "residue.db"):
+        (tmp_path / "data" / name).write_bytes(b"this is no database" * 400)
+    with make(1) as ctx:
+        rows = list(ls(ctx, every_folder=True))
+        assert {row.agent for row in rows} == {"claude", "codex"}
+        assert ctx.notes, "the damage is told"
+        assert show(ctx, case.session_id or "").messages
+
+
+def test_junk_is_damaged_not_empty(make: Make, home: Path, case: Case) -> None:
+    path = session_file(home, "claude").with_name("55555555-5555-4555-8555-555555555555.jsonl")
+    path.write_bytes(bytes(range(256)) * 200)
+    with make() as ctx:
+        states = {row.id[:4]: row.state for row in ls(ctx, every_folder=True, hidden=True, agent="claude")}
+    assert states["5555"] == "damaged"
+
+
+def test_a_session_named_otherwise_inside_is_listed_once(make: Make, home: Path, case: Case) -> None:
+    with make() as ctx:
+        convert(ctx, case.session_id or "", to="codex")
+    path = session_file(home, "codex")
+    path.rename(path.with_name(path.name[:-41] + "99999999-9999-4999-8999-999999999999.jsonl"))
+    with make(1) as ctx:
+        list(keep(ctx, []))
+        assert len(list(ls(ctx, every_folder=True, hidden=True, agent="codex"))) == 1

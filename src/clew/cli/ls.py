@@ -54,6 +54,8 @@ def COMMAND(  # noqa: N802 - the name under which every verb's module offers its
             shown = _write_list(run, list(rows), ctx.clock.now(), where, limit, _hints(every_folder, hidden))
         else:
             shown = _write_lines(run, rows)
+        for text in dict.fromkeys(ctx.notes):
+            run.screen.warn(text)
         if not shown and limit != 0:
             where = "any folder" if every_folder else run.shorten(folder or str(run.around.cwd))
             _tell_nothing(run, ctx, agent, where, every_folder=every_folder)

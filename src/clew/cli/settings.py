@@ -76,6 +76,11 @@ class Settings(NamedTuple):
 
 def load_settings(given: Mapping[str, Any], around: Surroundings) -> Settings:
     """Returns the settings from options, environment and file, in that order; raises UsageError."""
+    for name in ("root", "data"):
+        if given.get(name) == "":
+            raise UsageError(
+                f"--{name} names no folder", hint="An empty name would mean your own home; leave it out if you do."
+            )
     root_text = given.get("root") or around.env.get("CLEW_ROOT")
     root = _folder(root_text, around) if root_text else None
     file = (root / ".config" / "clew" if root else around.config_folder()) / FILE_NAME

@@ -42,6 +42,7 @@ class Context:
     ) -> None:
         self.home, self.data, self.cwd, self.clock = home, data, cwd, clock
         self.env = dict(env or {})
+        self.notes: list[str] = []
         self.store_url, self.blobs_url = store_url, blobs_url
         self.progress = progress
         self._stores: Stores | None = None

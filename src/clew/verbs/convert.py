@@ -223,7 +223,9 @@ class _Job:
             )
         damage = [d for d in session.damage if d.lost]
         if damage:
-            self.warnings.append(f"{len(damage)} damaged places in the source; `clew show` names them")
+            self.warnings.append(
+                f"{len(damage)} damaged place{'s' * (len(damage) != 1)} in the source; `clew show` names them"
+            )
         if self.strict and session.damage:
             first = session.damage[0]
             raise FormatError(

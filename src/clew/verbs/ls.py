@@ -11,11 +11,12 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from clew.errors import StoreError
 from clew.formats.protocol import Format, Found
 from clew.formats.registry import all_formats, get_format
 from clew.formats.rows import name_rows
 from clew.ids import AgentName, ThreadId
-from clew.store.protocol import Cached, FileFacts
+from clew.store.protocol import Cached, Capture, FileFacts
 from clew.verbs import lineage_rows as rows
 from clew.verbs.capture import read_facts
 from clew.verbs.context import Context
@@ -72,10 +73,11 @@ def ls(
 def list_all(ctx: Context, agent: str | None = None) -> list[Listed]:
     """Returns every session of every folder, newest first, deleted ones that clew keeps included."""
     there: list[Listed] = []
-    threads = rows.thread_ids(ctx)
+    inside: set[tuple[str, str]] = set()
+    threads = _threads(ctx)
     for form in (get_format(agent),) if agent else all_formats():
-        there += _list_agent(ctx, form, threads)
-    there += _gone(ctx, there, threads, agent)
+        there += _list_agent(ctx, form, threads, inside)
+    there += _gone(ctx, there, threads, agent, inside)
     there.sort(key=lambda row: (row.updated or row.created, row.id), reverse=True)
     return _with_short_ids(there)
 
@@ -85,7 +87,9 @@ def newest_here(ctx: Context, agent: str | None) -> Listed | None:
     return next(ls(ctx, agent=agent), None)
 
 
-def _list_agent(ctx: Context, form: Format, threads: dict[tuple[str, str], ThreadId]) -> Iterator[Listed]:
+def _list_agent(
+    ctx: Context, form: Format, threads: dict[tuple[str, str], ThreadId], inside: set[tuple[str, str]]
+) -> Iterator[Listed]:
     cache = ctx.stores.index
     known = cache.get_all(AgentName(form.name))
     fresh: list[tuple[str, Cached]] = []
@@ -104,6 +108,8 @@ def _list_agent(ctx: Context, form: Format, threads: dict[tuple[str, str], Threa
             ctx.progress("reading sessions", len(fresh), len(unread))
             if len(fresh) % _BATCH == 0:
                 cache.put_many(AgentName(form.name), fresh[-_BATCH:])
+        if remembered.named:
+            inside.add((form.name, remembered.named))
         thread = str(threads.get((form.name, remembered.id), ""))
         yield _row(form, found, remembered, thread, live=found.id in owners)
     if len(fresh) % _BATCH:
@@ -137,10 +143,10 @@ def _row(form: Format, found: Found, seen: Remembered, thread: str, *, live: boo
         state = "live"
     elif found.kind == "archived":
         state = "archived"
+    elif seen.damaged:
+        state, detail = "damaged", f"{seen.damaged} damaged place{'s' * (seen.damaged != 1)}"
     elif seen.messages == 0:
         state = "empty"
-    elif seen.damaged:
-        state, detail = "damaged", f"{seen.damaged} damaged places"
     return Listed(
         form.name,
         seen.id,
@@ -159,15 +165,36 @@ def _row(form: Format, found: Found, seen: Remembered, thread: str, *, live: boo
     )
 
 
+def _newest(ctx: Context, agent: AgentName | None) -> tuple[Capture, ...]:
+    try:
+        return ctx.stores.residue.newest(agent=agent)
+    except StoreError as error:
+        ctx.notes.append(error.message)
+        return ()
+
+
+def _threads(ctx: Context) -> dict[tuple[str, str], ThreadId]:
+    """Returns the threads of sessions; none where clew's records cannot be read: the agents' sessions are listed."""
+    try:
+        return rows.thread_ids(ctx)
+    except StoreError as error:
+        ctx.notes.append(error.message)
+        return {}
+
+
 def _gone(
-    ctx: Context, there: Iterable[Listed], threads: dict[tuple[str, str], ThreadId], agent: str | None
+    ctx: Context,
+    there: Iterable[Listed],
+    threads: dict[tuple[str, str], ThreadId],
+    agent: str | None,
+    inside: set[tuple[str, str]],
 ) -> list[Listed]:
     """Returns the captured sessions that their agent no longer has."""
     if not ctx.stores.has_residue:
         return []
-    present = {(row.agent, row.id) for row in there}
+    present = inside | {(row.agent, row.id) for row in there}
     gone: dict[tuple[str, str], Listed] = {}
-    for capture in ctx.stores.residue.newest(agent=AgentName(agent) if agent else None):
+    for capture in _newest(ctx, AgentName(agent) if agent else None):
         key = (str(capture.agent), str(capture.session_id or ""))
         if key in present or not key[1]:
             continue

@@ -10,9 +10,10 @@ from clew.conversation.canonical import canonical_form, first_key, next_key, sor
 from clew.conversation.groups import group_messages
 from clew.conversation.loss import Damage, Loss
 from clew.conversation.model import Group, Message, Reasoning
-from clew.errors import NotFoundError
+from clew.errors import NotFoundError, StoreError
 from clew.verbs import lineage_rows as rows
 from clew.verbs.context import Context
+from clew.verbs.reading import Opened
 from clew.verbs.refer import open_session
 from clew.verbs.summary import iso, title_of
 
@@ -99,7 +100,7 @@ def show(ctx: Context, ref: str, *, full: bool = False, branch: int | None = Non
                 f"session {session.id} has no branch {branch}; it has {len(session.branches)}", session=session.id
             )
         messages = (*session.history[: chosen.at], *chosen.messages)
-    thread = rows.find_thread(ctx, opened.format, session.id)
+    thread = _find_thread(ctx, opened)
     state = "gone" if opened.found is None else ("empty" if not session.history else "idle")
     if opened.found is not None and opened.format.resume.owner(opened.found, ctx.home) is not None:
         state = "live"
@@ -124,6 +125,15 @@ def show(ctx: Context, ref: str, *, full: bool = False, branch: int | None = Non
         ),
         full,
     )
+
+
+def _find_thread(ctx: Context, opened: Opened) -> rows.ThreadView | None:
+    """Returns the session's thread; none where clew's records cannot be read: the rest is shown all the same."""
+    try:
+        return rows.find_thread(ctx, opened.format, opened.session.id)
+    except StoreError as error:
+        ctx.notes.append(error.message)
+        return None
 
 
 def show_groups(messages: Sequence[Message]) -> tuple[ShownGroup, ...]:

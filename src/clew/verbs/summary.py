@@ -21,7 +21,7 @@ from clew.formats.registry import get_format
 from clew.verbs.context import Context
 from clew.verbs.reading import load_source
 
-_SCHEMA = 1
+_SCHEMA = 2
 _MANY = 200
 _MANY_BYTES = 40_000_000
 _CHUNK = 16
@@ -42,6 +42,8 @@ class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
     problem: str = ""
     parent: str = ""
     helper: bool = False
+    named: str = ""
+    """The id in the records, where it is another than that of the place."""
 
 
 _DECODE = msgspec.json.Decoder(Remembered).decode
@@ -116,6 +118,7 @@ def summarise(session: Session, found: Found | None = None) -> Remembered:
         "",
         parent,
         session.helper or (found is not None and found.kind == "helper"),
+        session.id if found is not None and session.id != found.id else "",
     )
 
 
