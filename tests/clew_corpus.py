@@ -152,6 +152,11 @@ def _messages(found: Any) -> tuple[dict[str, Any], ...] | None:
 def _streams(agent: str, home: Path, session_id: str | None) -> tuple[Path, ...]:
     if agent.startswith("claude"):
         return tuple(sorted(home.glob(f".claude/projects/*/{session_id or '*'}.jsonl")))
+    if agent == "gemini":
+        short = (session_id or "")[:8]
+        return tuple(sorted(home.glob(f".gemini/tmp/*/chats/session-*{short}.json*")))
+    if agent == "qwen":
+        return tuple(sorted(home.glob(f".qwen/projects/*/chats/{session_id or '*'}.jsonl")))
     if agent == "grok":
         return tuple(sorted(home.glob(f".grok/sessions/*/{session_id or '*'}/chat_history.jsonl")))
     if agent == "kimi":

@@ -17,6 +17,8 @@ def test_the_agent_resumes_its_own_session(case: Case, tmp_path: Path) -> None:
     home = case.copy_home(tmp_path / "home")
     cwd = tmp_path / "work"
     cwd.mkdir()
+    if hasattr(driver, "rehome"):
+        driver.rehome(home, case.session_id, cwd)
     seen = driver.resume(home, cwd, case.session_id)
     assert case.expected
     assert judge_sees(seen, as_groups(case.expected)) == []

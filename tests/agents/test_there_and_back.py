@@ -33,7 +33,7 @@ from clew_corpus import Case, own_cases, shared_cases
 
 pytestmark = pytest.mark.agent
 
-OTHER = {"claude": "codex", "codex": "claude", "grok": "claude", "kimi": "codex"}
+OTHER = {"claude": "codex", "codex": "claude", "gemini": "codex", "grok": "claude", "kimi": "codex", "qwen": "claude"}
 CALLS = {
     "codex": Call("exec_command", {"cmd": "echo from-there"}, "call_there_1"),
     "claude": Call("Bash", {"command": "echo from-there", "description": "say so"}, "toolu_there_1"),
@@ -43,7 +43,7 @@ CALLS = {
     "qwen": Call("run_shell_command", {"command": "echo from-there", "is_background": False}, "call_there_1"),
 }
 
-AGENTS = ("claude", "codex", "grok", "kimi")
+AGENTS = ("claude", "codex", "gemini", "grok", "kimi", "qwen")
 CASES = [
     case
     for case in (*(c for a in AGENTS for c in own_cases(a)), *(c for a in AGENTS for c in shared_cases(a)))
@@ -138,7 +138,9 @@ def test_there_one_real_turn_and_home_again(case: Case, there: str, tmp_path: Pa
     first, second = need_agent(here), need_agent(there)
     home, folder = case.copy_home(tmp_path / "home"), tmp_path / "work"
     folder.mkdir()
-    paths = [kimi.rehome(home, str(case.session_id), folder)] if here == "kimi" else case.copied_paths(home)
+    paths = case.copied_paths(home)
+    if hasattr(first, "rehome"):  # an agent that resumes a session in its own folder only
+        paths = (first.rehome(home, str(case.session_id), folder),)
     before = {path: path.read_bytes() for path in paths}
     ref = f"{here}:{case.session_id}"
 

@@ -424,6 +424,8 @@ CASES: dict[str, dict[str, Conversation]] = {
         "compacted": compacted,
     },
     "kimi": {"simple": simple, "tools": tools, "unicode": unicode, "resumed": resumed},
+    "gemini": {"simple": simple, "tools": tools, "resumed": resumed},
+    "qwen": {"simple": simple, "tools": tools, "unicode": unicode, "resumed": resumed},
     "opencode": {
         "simple": simple,
         "tools": tools,

@@ -7,6 +7,7 @@ agent has no way to fork, and looks only at the sessions of the folder that it r
 
 import json
 import re
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -15,11 +16,22 @@ from typing import Any, Self
 from agents.install import find_agent, find_runner
 from agents.lab.acp import AcpClient, Refused
 from agents.lab.model import FakeModel
-from agents.lab.process import SECONDS, base_env, run
+from agents.lab.process import SECONDS, Finished, base_env, run
 from agents.lab.script import Script
 from agents.lab.seen import PROBE, Seen, find_prompt, from_gemini_api
 
-__all__ = ["MODEL", "GeminiSession", "Refused", "Session", "list_sessions", "read_body", "resume", "start"]
+__all__ = [
+    "MODEL",
+    "GeminiRuns",
+    "GeminiSession",
+    "Refused",
+    "Session",
+    "list_sessions",
+    "read_body",
+    "rehome",
+    "resume",
+    "start",
+]
 
 AGENT = "gemini"
 
@@ -109,6 +121,19 @@ def start(
         return session.close(seconds)
 
 
+def rehome(home: Path, session_id: str, cwd: Path) -> Path:
+    """Makes a stored session one of another folder, which the agent wants to stand in; returns its file."""
+    path = max((home / ".gemini" / "tmp").glob(f"*/chats/session-*{session_id[:8]}.json*"), key=_size)
+    slug = path.parent.parent
+    (slug / ".project_root").write_text(str(cwd))
+    (home / ".gemini" / "projects.json").write_text(json.dumps({"projects": {str(cwd): slug.name}}))
+    return path
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
 def list_sessions(home: Path, cwd: Path, *, seconds: float = SECONDS * 2) -> list[dict[str, Any]]:
     """Returns the sessions that the agent lists for a folder, as {id, title}, oldest first."""
     with FakeModel() as model:
@@ -180,5 +205,37 @@ class GeminiSession:
         self.client.__exit__(kind, error, trace)
 
 
-Session = GeminiSession
+class GeminiRuns:
+    """A session of one-shot runs, one process a prompt: in ACP mode all calls of a turn are kept in one message."""
+
+    def __init__(self, home: Path, cwd: Path, model: FakeModel, *, session_id: str | None = None, **_: Any) -> None:
+        configure(home)
+        self.home, self.cwd, self.model = home, cwd, model
+        self.session_id = session_id or str(uuid.uuid4())
+        self._option = "--resume" if session_id else "--session-id"
+        self._last: tuple[str, Finished | None] = ("", None)
+
+    def say(self, prompt: str, seconds: float = SECONDS * 2) -> Finished:
+        """Gives one prompt and waits for the end of its turn."""
+        argv = [*program(), self._option, self.session_id, "-p", prompt]
+        done = run(argv, self.cwd, environment(self.home, self.model.url), seconds)
+        self._option, self._last = "--resume", (prompt, done)
+        return done
+
+    def close(self) -> Seen:
+        """Returns what was sent to the model, for the last prompt."""
+        prompt, done = self._last
+        status, said = (None, "") if done is None else (done.status, done.said)
+        return _seen(self.model, prompt, status, self.session_id, "", said)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing runs any more."""
+
+
+Session = GeminiRuns
 """The same name in every driver."""

@@ -140,11 +140,57 @@ class KimiKit:
         return Call("Write", {"path": path, "content": text}, f"call_{call_id}")
 
 
+class GeminiKit:
+    """Gemini CLI's tools."""
+
+    tools = None
+
+    def shell(self, command: str, call_id: str) -> Call:
+        """Runs a command."""
+        return Call("run_shell_command", {"command": command, "description": "Run one command"}, f"call_{call_id}")
+
+    def read(self, path: str, call_id: str) -> Call:
+        """Reads a file."""
+        return Call("read_file", {"file_path": path}, f"call_{call_id}")
+
+    def edit(self, path: str, old: str, new: str, call_id: str) -> Call:
+        """Replaces a line of a file."""
+        given = {"file_path": path, "old_string": old, "new_string": new, "instruction": "Replace the line"}
+        return Call("replace", given, f"call_{call_id}")
+
+    def write(self, path: str, text: str, call_id: str) -> Call:
+        """Writes a new file."""
+        return Call("write_file", {"file_path": path, "content": text}, f"call_{call_id}")
+
+    def look(self, path: str, call_id: str) -> Call:
+        """Looks at an image."""
+        return self.read(path, call_id)
+
+    def image(self, text: str, media_type: str, data: str) -> list[dict[str, Any]]:
+        """Makes a prompt of a text and an image."""
+        return [{"type": "text", "text": text}, {"type": "image", "mimeType": media_type, "data": data}]
+
+
+class QwenKit(GeminiKit):
+    """Qwen Code's tools."""
+
+    def shell(self, command: str, call_id: str) -> Call:
+        """Runs a command."""
+        given = {"command": command, "description": "Run one command", "is_background": False}
+        return Call("run_shell_command", given, f"call_{call_id}")
+
+    def edit(self, path: str, old: str, new: str, call_id: str) -> Call:
+        """Replaces a line of a file."""
+        return Call("edit", {"file_path": path, "old_string": old, "new_string": new}, f"call_{call_id}")
+
+
 KITS: dict[str, Any] = {
     "claude": ClaudeKit(),
     "codex": CodexKit(),
+    "gemini": GeminiKit(),
     "grok": GrokKit(),
     "kimi": KimiKit(),
     "opencode": OpenCodeKit(),
+    "qwen": QwenKit(),
 }
 """The kits by the agent's short name."""

@@ -6,6 +6,7 @@ mode. The agent looks only at the sessions of the folder that it runs in.
 """
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -15,10 +16,21 @@ from agents.install import find_agent, find_runner
 from agents.lab.acp import AcpClient, Refused
 from agents.lab.model import FakeModel
 from agents.lab.process import SECONDS, base_env, run
-from agents.lab.script import Script
+from agents.lab.script import Script, Step, Text
 from agents.lab.seen import PROBE, Seen, find_prompt, from_chat_api
 
-__all__ = ["MODEL", "QwenSession", "Refused", "Session", "compact", "fork", "list_sessions", "resume", "start"]
+__all__ = [
+    "MODEL",
+    "QwenSession",
+    "Refused",
+    "Session",
+    "compact",
+    "fork",
+    "list_sessions",
+    "rehome",
+    "resume",
+    "start",
+]
 
 AGENT = "qwen"
 
@@ -27,6 +39,9 @@ MODEL = "qwen3-vl-plus"
 
 Prompt = str | Sequence[dict[str, Any]]
 """A text, or blocks of a prompt: {type: text, text} and {type: image, mimeType, data}."""
+
+ASIDE = Step([Text("Go on")], when=r"\[SUGGESTION MODE", repeat=True)
+"""What is said where the agent asks by itself what the user might say next."""
 
 ATTACHED = "(attached media from previous tool call)"
 """How the agent opens a message of its own with the images of a result."""
@@ -150,6 +165,18 @@ def start(
         for prompt in prompts:
             session.say(prompt, seconds)
         return session.close(seconds)
+
+
+def rehome(home: Path, session_id: str, cwd: Path) -> Path:
+    """Makes a stored session one of another folder, which the agent wants to stand in; returns its file."""
+    old = next((home / ".qwen" / "projects").glob(f"*/chats/{session_id}.jsonl"))
+    was = json.loads(old.read_bytes().split(b"\n", 1)[0])["cwd"]
+    new = home / ".qwen" / "projects" / re.sub("[^A-Za-z0-9]", "-", str(cwd)) / "chats" / old.name
+    new.parent.mkdir(parents=True, exist_ok=True)
+    spelled = [b'"cwd":' + json.dumps(one, ensure_ascii=False).encode() for one in (was, str(cwd))]
+    new.write_bytes(old.read_bytes().replace(*spelled))
+    old.unlink()
+    return new
 
 
 def list_sessions(home: Path, cwd: Path, *, seconds: float = SECONDS * 2) -> list[dict[str, Any]]:

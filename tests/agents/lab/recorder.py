@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agents.lab import claude, codex, grok, kimi, opencode, seen
+from agents.lab import claude, codex, gemini, grok, kimi, opencode, qwen, seen
 from agents.lab.judge import to_groups
 from agents.lab.kit import KITS
 from agents.lab.model import FakeModel, Request
@@ -24,20 +24,27 @@ __all__ = ["Recorder", "Recording"]
 READERS: dict[str, Any] = {
     "claude": seen.from_messages_api,
     "codex": seen.from_responses_api,
+    "gemini": gemini.read_body,
     "grok": grok.read_body,
     "kimi": kimi.read_body,
     "opencode": opencode.read_body,
+    "qwen": qwen.read_body,
 }
 
 FOLDERS: dict[str, tuple[str, ...]] = {
     "claude": (".claude/projects", ".claude/file-history"),
     "codex": (".codex/sessions",),
+    "gemini": (".gemini/tmp",),
     "grok": (".grok/sessions",),
     "kimi": (".kimi-code/sessions",),
     "opencode": (),
+    "qwen": (".qwen/projects",),
 }
 """What belongs to sessions in an agent's home; everything else is settings and caches."""
 
+
+ASIDES = {"grok": (grok.ASIDE,), "qwen": (qwen.ASIDE,)}
+"""Answers to what an agent asks besides the conversation."""
 
 KEPT = {
     "grok": ("chat_history.jsonl", "updates.jsonl", "summary.json"),
@@ -69,7 +76,7 @@ class Recorder:
         self.kit = KITS[agent]
         self.home = home
         self.cwd = cwd
-        self.asides: list[Step] = [grok.ASIDE] if agent == "grok" else []
+        self.asides: list[Step] = list(ASIDES.get(agent, ()))
         self.model: FakeModel | None = None
         cwd.mkdir(parents=True)
 
@@ -84,7 +91,7 @@ class Recorder:
         self, script: Script = (), *, resume: str | None = None, fork: bool = False, **options: Any
     ) -> Iterator[Any]:
         """Opens a session, new or resumed; leaving the context ends it if it still runs."""
-        with FakeModel(grok.scripted(script) if self.agent == "grok" else script) as model:
+        with FakeModel([*ASIDES.get(self.agent, ()), *script]) as model:
             self.model = model
             if self.agent == "claude":
                 more = (["--resume", resume] if resume else []) + (["--fork-session"] if fork else [])
@@ -92,8 +99,8 @@ class Recorder:
                 session: Any = claude.ClaudeSession(self.home, self.cwd, model, more, **options)
             elif self.agent == "opencode":
                 session = opencode.OpenCodeSession(self.home, self.cwd, model, session_id=resume, fork=fork)
-            elif self.agent in ("grok", "kimi"):
-                driver = {"grok": grok, "kimi": kimi}[self.agent]
+            elif self.agent in ("gemini", "grok", "kimi", "qwen"):
+                driver = {"gemini": gemini, "grok": grok, "kimi": kimi, "qwen": qwen}[self.agent]
                 session = driver.Session(self.home, self.cwd, model, session_id=resume, fork=fork)
             else:
                 session = codex.CodexSession(self.home, self.cwd, model, session_id=resume, fork=fork, **options)
@@ -150,7 +157,8 @@ class Recorder:
             opencode.pack(self.home, target)
         for path in sorted(target.rglob("*"), reverse=True):
             kept = KEPT.get(self.agent)
-            if kept is not None and path.is_file() and path.name not in kept:
+            is_log = self.agent in ("gemini", "qwen") and path.parent.name != "chats" and path.name != ".project_root"
+            if path.is_file() and ((kept is not None and path.name not in kept) or is_log):
                 path.unlink()
             elif path.is_dir() and not any(path.iterdir()):
                 path.rmdir()

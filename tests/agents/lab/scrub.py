@@ -39,7 +39,14 @@ def scrub_home(agent: str, home: Path) -> None:
     """
     if agent == "opencode":
         return
-    scrub = {"claude": _scrub_claude, "codex": _scrub_codex, "grok": _scrub_grok, "kimi": _scrub_kimi}[agent]
+    scrub = {
+        "claude": _scrub_claude,
+        "codex": _scrub_codex,
+        "gemini": _scrub_gemini,
+        "grok": _scrub_grok,
+        "kimi": _scrub_kimi,
+        "qwen": clean,
+    }[agent]
     for path in sorted(home.rglob("*.jsonl*")):
         data = path.read_bytes()
         if path.suffix == ".zst":
@@ -191,6 +198,18 @@ def _scrub_kimi(record: Any) -> Any:
         for part in record["message"]["content"]:
             part["text"] = _placeholder(part["text"])
     return clean(record)
+
+
+def _scrub_gemini(record: Any) -> Any:
+    def change(key: str, text: str) -> str:
+        if text.startswith("<session_context>"):
+            folders = re.search(r"- \*\*Workspace Directories:\*\*\n  - .*\n", text)
+            return f"<session_context>\n{PLACEHOLDER}\n{folders[0] if folders else ''}</session_context>"
+        if key in ("description", "displayName") and len(text) > LONGEST:
+            return PLACEHOLDER
+        return clean_text(text)
+
+    return _walk(record, change)
 
 
 def _instructions(key: str, text: str) -> str:

@@ -20,7 +20,7 @@ from clew.formats.gemini.locate import LOCATE, surroundings
 from clew.formats.gemini.records import DROPPED, project_hash
 from clew.formats.protocol import Found, Home, WriteOptions
 from clew.verbs.show import show_groups
-from clew_corpus import Case, fault_cases, public_sessions, shared_cases, shared_dir
+from clew_corpus import Case, fault_cases, own_cases, public_sessions, shared_cases, shared_dir
 from conversations import group_keys, make_id, store_written, write_options
 from gemini_samples import CONTEXT, ID, PATH, call, change, header, lines, read_data, reply, said, user
 
@@ -334,3 +334,16 @@ def test_public_documents_are_read_whole() -> None:
         assert data.count(b'"type": "user"') == sum(m.role == "user" for m in session.messages)
         assert b"".join(bytes(session.records[n]) for n in range(len(session.records))) == data
     assert count == 3
+
+
+@pytest.mark.parametrize("case", own_cases("gemini"), ids=str)
+def test_our_own_recordings_say_what_was_said(case: Case) -> None:
+    session = read_case(case)
+    assert not session.damage
+    assert session.cwd == case.cwd
+    groups = show_groups(session.messages)
+    if case.name != "unicode":  # there the agent trims and strips what the model says before it records it
+        assert [(g.role, g.text) for g in groups] == [(g["role"], g["text"]) for g in case.expected or ()]
+    results = [r.text for g in groups for r in g.tool_results]
+    assert results == [r["text"] for g in case.expected or () for r in g["tool_results"]]
+    assert sum(len(m.images) for m in session.messages) == sum(len(g["images"]) for g in case.expected or ())

@@ -274,3 +274,70 @@ def test_lone_surrogates_and_bad_bytes_do_not_cost_a_message() -> None:
     data = json.dumps(document(user("u", "half \ud83d"), user("v", "X")), indent=1).encode().replace(b"X", b"\xff")
     session = read_data(data, "x/session-x.json")
     assert [m.text for m in session.messages] == ["half \ufffd", "\ufffd"]
+
+
+# --- two recorders at one file ------------------------------------------------------------------------------------
+
+
+def test_calls_that_one_message_collects_go_to_the_replies_that_made_them() -> None:
+    """In ACP mode all calls of a turn are recorded in one message, again and again."""
+    first, second, third = call("a", "ra"), call("b", "rb"), call("c", "rc")
+    session = read_records(
+        user("u1", "go"),
+        reply("g1", "I look."),
+        reply("t", "", toolCalls=[first]),
+        user("u2", response("a", "ra")),
+        reply("g2", "", thoughts=[]),
+        reply("t", "", toolCalls=[first, call("b")]),
+        reply("t", "", toolCalls=[first, second, call("c")]),
+        reply("t", "", toolCalls=[first, second, third]),
+        user("u3", response("b", "rb"), response("c", "rc")),
+        reply("g3", "Done."),
+    )
+    calls = [[c.id for c in m.calls] for m in session.messages if m.role == "assistant"]
+    assert calls == [["a"], ["b", "c"], []]
+    assert [m.text for m in session.messages] == ["go", "I look.", "ra", "", "rb", "rc", "Done."]
+    assert session.created_by == (1, 2, 3, 5, 8, 8, 10)
+    assert not session.damage
+
+
+def test_a_resume_of_such_a_session_leaves_empty_replies_out_and_no_call() -> None:
+    tools = [call("a", "ra"), call("b", "rb")]
+    before = (
+        user("u1", "go"),
+        reply("t", "", toolCalls=tools[:1]),
+        user("u2", response("a", "ra")),
+        reply("g2", ""),
+        reply("t", "", toolCalls=tools),
+        user("u3", response("b", "rb")),
+        reply("g3", "Done."),
+    )
+    parts = [{"functionCall": {"id": name, "name": "read_file", "args": {}}} for name in "ab"]
+    again = [
+        user("u1", "go"),
+        reply("t", parts, toolCalls=tools),
+        user("t_response", response("a", "ra"), response("b", "rb")),
+        user("u2", response("a", "ra")),
+        user("u3", response("b", "rb")),
+        reply("g3", [{"text": "Done."}]),
+    ]
+    first = read_records(*before)
+    assert [[c.id for c in m.calls] for m in first.messages if m.role == "assistant"] == [["a"], ["b"], []]
+    session = read_records(*before, change(messages=[*again[:4], reply("g2", " "), *again[4:]]))
+    assert [m.calls for m in session.messages] == [m.calls for m in first.messages]
+    left_out = read_records(*before, change(messages=again))
+    assert [[c.id for c in m.calls] for m in left_out.messages if m.role == "assistant"] == [["a", "b"], []]
+    assert [m.text for m in left_out.messages if m.role == "tool"] == ["ra", "rb"]
+    assert not left_out.damage
+
+
+def test_a_process_that_starts_in_the_same_minute_takes_nothing_away() -> None:
+    context = change(messages=[user("c", CONTEXT)])
+    before = (user("u1", "one"), reply("g1", "1"))
+    session = read_records(context, *before, header(), context)
+    assert said(session) == [("user", "one"), ("assistant", "1")]
+    again = change(messages=[user("c", CONTEXT), user("u1", "one"), reply("g1", [{"text": "1"}])])
+    session = read_records(context, *before, header(), context, again, user("u2", "two"))
+    assert said(session) == [("user", "one"), ("assistant", "1"), ("user", "two")]
+    assert session.history == session.messages
+    assert session.created_by == (2, 3, 7)

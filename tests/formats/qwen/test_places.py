@@ -20,7 +20,7 @@ from clew.formats.qwen.resume import RESUME
 from clew.formats.qwen.writer import folder_name
 from clew.platform.process import identify_self
 from clew.verbs.show import show_groups
-from clew_corpus import Case, shared_cases
+from clew_corpus import Case, own_cases, shared_cases
 from conversations import make_id, store_written, write_options
 from qwen_samples import CWD, ID, PATH, Native, call, read_data, said
 
@@ -219,3 +219,16 @@ def test_a_recorded_compaction(case: Case) -> None:
     assert [m.text for m in session.messages[-2:]] == ["After compaction: which numbers?", "0, 7, 14 and 21."]
     said_before = [m.text for m in session.history[: session.boundaries[0].at]]
     assert said_before == [m["text"] for m in (case.expected or ())][: len(said_before)]
+
+
+@pytest.mark.parametrize("case", own_cases("qwen"), ids=str)
+def test_our_own_recordings_say_what_was_said(case: Case) -> None:
+    home = Home(case.home)
+    session = FORMAT.read(LOCATE.load(next(f for f in LOCATE.find(home) if f.id == case.session_id), home))
+    assert not session.damage
+    assert [(g.role, g.text) for g in show_groups(session.messages)] == [
+        (g["role"], g["text"]) for g in case.expected or ()
+    ]
+    results = [r.text for g in show_groups(session.messages) for r in g.tool_results]
+    assert results == [r["text"] for g in case.expected or () for r in g["tool_results"]]
+    assert sum(len(m.images) for m in session.messages) == sum(len(g["images"]) for g in case.expected or ())

@@ -18,6 +18,7 @@ from clew.formats.gemini.records import (
     read_tool_calls,
     workspace_in,
 )
+from clew.formats.gemini.tracks import Entry
 from clew.formats.parts import values
 from clew.formats.parts.reading import Result, Speech
 from clew.formats.parts.values import (
@@ -72,28 +73,35 @@ class Content:
         """Returns id and name, as written, of the calls of the last message that have no result."""
         return tuple(call for call in self._last if self._open.get(call[0], 0) > 0)
 
-    def of(self, record: Record, stamp: int, changed: int) -> Messages:
-        """Returns the messages of one record, each with the record that created it.
+    def of(self, entry: Entry) -> Messages:
+        """Returns the messages of one entry, each with the record that created it.
 
-        Results that came with a later form of the record are of that one (`changed`).
+        Results that came with a later form of the record are of that one.
         """
+        record = entry.record
         if self._release is not None:
             self._heard += len(memoryview(record.content))
             if self._heard > _RELEASE_EVERY:
                 self._release()
                 self._heard = 0
         if record.type == MODEL:
-            return self._reply(record, stamp, changed)
-        return self._user(record, stamp) if record.type == USER else []
+            return self._reply(entry)
+        return self._user(record, entry.stamp) if record.type == USER else []
 
-    def _reply(self, record: Record, stamp: int, changed: int) -> Messages:
+    def _reply(self, entry: Entry) -> Messages:
+        record = entry.record
         mark = read_mark(record.clew)
         time_ms = read_time(record.timestamp)
         parts = read_parts(record.content)
+        if entry.only is not None:
+            parts = [part for part in parts if not is_object(part.function_call) or _id_of(part) in entry.only]
         said = self.speech.reply(parts, mark)
         if not any(isinstance(part, Reasoning) for part in said):
             said[:0] = [Reasoning(text) for text in read_thoughts(record.thoughts)]
         tools = read_tool_calls(record.tool_calls)
+        if entry.only is not None:
+            tools = [tool for tool in tools if str(tool.id) in entry.only]
+        tools += entry.late.values()
         written = _written_calls(parts)
         known = {name for name, _ in written}
         for tool in tools:
@@ -106,10 +114,12 @@ class Content:
         self._last = [*self._last, *written] if self._goes_on else written
         self._goes_on = True
         model = as_text(record.model)
-        found: Messages = [(Message("assistant", tuple(said), "model", "", time_ms, model, as_text(record.id)), stamp)]
+        found: Messages = [
+            (Message("assistant", tuple(said), "model", "", time_ms, model, as_text(record.id)), entry.stamp)
+        ]
         for tool in tools:
             results = self._results_of(as_text(tool.id), tool.result, tool.status == "error", mark)
-            found += [(result.message(time_ms), changed) for result in results]
+            found += [(result.message(time_ms), entry.changed) for result in results]
         return found
 
     def _results_of(self, name: str, raw: msgspec.Raw, failed: bool, mark: RecordMark | None) -> list[Result]:
@@ -148,6 +158,11 @@ class Content:
         elif not self.workspace and parts and is_text(parts[0].text):
             self.workspace = workspace_in(JsonString(parts[0].text))
         return found
+
+
+def _id_of(part: values.Part) -> str:
+    call = read_call(part.function_call)
+    return as_text(call.id) if call is not None else ""
 
 
 def _written_calls(parts: Iterable[values.Part]) -> list[tuple[str, str]]:

@@ -208,14 +208,14 @@ class _Reading:
     # --- messages -------------------------------------------------------------------------------------------
 
     def _is_silent(self, record: Record) -> bool:
-        said = Content().of(record, 0, 0)
+        said = Content().of(Entry(record, 0))
         return not any(message.says_something for message, _ in said)
 
     def _say(self, entries: Iterable[Entry], *, whole: bool = False) -> Normal:
         said = Content(self.stream)
         builder = NormalBuilder(said.speech.renamed)
         for entry in entries:
-            for message, stamp in said.of(entry.record, entry.stamp, entry.changed):
+            for message, stamp in said.of(entry):
                 builder.add(message, stamp)
         if whole:
             self.workspace = said.workspace
@@ -311,7 +311,7 @@ def last_calls(stream: Stream, hint_id: str) -> tuple[frozenset[str], tuple[tupl
     reading.read_all()
     content = Content()
     for entry in reading.tracks.now.values():
-        content.of(entry.record, entry.stamp, entry.changed)
+        content.of(entry)
     return content.ids, content.open_calls
 
 

@@ -2,23 +2,35 @@
 
 The agent keeps a map: an id that comes again replaces the message in its place, a step back removes a message and all
 behind it, and a list in `$set` replaces all of them. Each resume writes such a list with the same messages in it, so it
-counts as a compaction only where it leaves messages out.
+counts as a compaction only where it leaves messages out. A list of contexts
+alone is the start of a process that writes into the same file, and takes nothing away.
+
+In ACP mode the agent keeps all calls of a turn in one message, which it records again with each call: a call that
+comes so late is one of the reply that was recorded last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from clew.formats.gemini.records import Record
+from clew.formats.gemini.records import Record, ToolCall, read_tool_calls
+
+_MODEL = "gemini"
 
 
 class Entry:
-    """One message: what its last record says, the record that created it, and the one that changed it last."""
+    """One message: what its last record says, the record that created it, and the one that changed it last.
 
-    __slots__ = ("changed", "record", "stamp")
+    `late` are calls of it that another message's record holds, by id; `only` the ids of its own calls, where its record
+    holds those of later replies as well.
+    """
+
+    __slots__ = ("changed", "late", "only", "record", "stamp")
 
     def __init__(self, record: Record, stamp: int) -> None:
         self.record, self.stamp, self.changed = record, stamp, stamp
+        self.late: dict[str, ToolCall] = {}
+        self.only: frozenset[str] | None = None
 
 
 class Tracks:
@@ -41,11 +53,28 @@ class Tracks:
         """Takes a message: a new one at the end, one whose id is known in its place."""
         known = self.now.get(name)
         if known is not None:
-            known.record, known.changed = record, stamp
+            self._change(known, record, stamp)
             return
         self.now[name] = entry = Entry(record, stamp)
         if self._full is not None:
             self._add_full(name, entry)
+
+    def _change(self, known: Entry, record: Record, stamp: int) -> None:
+        last = next((entry for entry in reversed(self.now.values()) if entry.record.type == _MODEL), known)
+        if last is not known and record.type == _MODEL:
+            own = known.only
+            if own is None:
+                own = frozenset(str(tool.id) for tool in read_tool_calls(known.record.tool_calls))
+            elsewhere = {name: entry for entry in self.now.values() for name in entry.late}
+            for tool in read_tool_calls(record.tool_calls):
+                name = str(tool.id)
+                if name not in own:
+                    holder = elsewhere.get(name, last)
+                    holder.late[name] = tool
+                    holder.changed = stamp
+            known.only, known.record = own, record
+            return
+        known.record, known.changed = record, stamp
 
     def add(self, record: Record, stamp: int) -> None:
         """Takes an element of a document: whatever its id, it is one more message."""
@@ -71,6 +100,8 @@ class Tracks:
     def replace(self, records: Iterable[tuple[str, Record]], stamp: int) -> None:
         """Takes a new list of messages in place of all."""
         new = dict(records)
+        if self.now and all(self._is_silent(record) for record in new.values()):
+            return
         left_out = [n for n, entry in self.now.items() if n not in new and not self._is_silent(entry.record)]
         if left_out:
             self._part_ways(set(new))
@@ -85,6 +116,15 @@ class Tracks:
                 entry = known
                 entry.record = record
             self.now[name] = entry
+
+        self._give_back()
+
+    def _give_back(self) -> None:
+        """Calls whose reply was left out as an empty one are again those of the message that holds them."""
+        held = {name for entry in self.now.values() for name in entry.late}
+        for entry in self.now.values():
+            if entry.only is not None:
+                entry.only = frozenset(str(tool.id) for tool in read_tool_calls(entry.record.tool_calls)) - held
 
     def _part_ways(self, kept: set[str]) -> None:
         """From here on what the model is sent and what was said are two lists."""
