@@ -33,7 +33,7 @@ from clew_corpus import Case, own_cases, shared_cases
 
 pytestmark = pytest.mark.agent
 
-OTHER = {"claude": "codex", "codex": "claude", "gemini": "codex", "grok": "claude", "kimi": "codex", "qwen": "claude"}
+OTHER = {"claude": "codex", "codex": "claude", "gemini": "claude", "grok": "claude", "kimi": "codex", "qwen": "codex"}
 CALLS = {
     "codex": Call("exec_command", {"cmd": "echo from-there"}, "call_there_1"),
     "claude": Call("Bash", {"command": "echo from-there", "description": "say so"}, "toolu_there_1"),

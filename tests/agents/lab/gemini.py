@@ -125,7 +125,9 @@ def rehome(home: Path, session_id: str, cwd: Path) -> Path:
     """Makes a stored session one of another folder, which the agent wants to stand in; returns its file."""
     path = max((home / ".gemini" / "tmp").glob(f"*/chats/session-*{session_id[:8]}.json*"), key=_size)
     slug = path.parent.parent
-    (slug / ".project_root").write_text(str(cwd))
+    for marked in (slug, home / ".gemini" / "history" / slug.name):
+        marked.mkdir(parents=True, exist_ok=True)
+        (marked / ".project_root").write_text(str(cwd))
     (home / ".gemini" / "projects.json").write_text(json.dumps({"projects": {str(cwd): slug.name}}))
     return path
 
