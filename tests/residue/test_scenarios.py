@@ -533,7 +533,7 @@ def test_s125_one_id_in_two_turns(form: Format) -> None:
 
 @pytest.mark.parametrize(
     "form",
-    but_for("droid", "opencode", "pi", "vibe", why="a result is looked for by the call's original id"),
+    but_for("opencode", why="a result is looked for by the call's original id"),
     ids=lambda form: form.name,
 )
 def test_s125_one_id_again_while_it_is_open(form: Format) -> None:

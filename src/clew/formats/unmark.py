@@ -7,10 +7,12 @@ calls have their own names, ids and arguments back.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import msgspec
 
-from clew.conversation.model import Call, Image, Kind, Origin, Text
+from clew.conversation.model import Call, Image, Kind, Message, Origin, Text
+from clew.conversation.normal import Normal
 from clew.conversation.text import Lazy, is_empty, text_of
 from clew.formats.marks import Mark, is_invented, is_standin, unguard_text, unwrap_arguments
 from clew.formats.outline import RecordMark
@@ -54,6 +56,29 @@ def call_part(written_id: str, name: str, source: Lazy, mark: RecordMark | None)
     return Call(
         known.id if known.id is not None else written_id, known.name if known.name is not None else name, source
     )
+
+
+def with_originals(normal: Normal, renamed: Mapping[str, str]) -> Normal:
+    """Returns a conversation whose calls and results have their original ids again, by the ids that stand in the file.
+
+    Results find their calls by the latter: of two calls that had one id, each has one of its own there.
+    """
+    if not renamed:
+        return normal
+    return msgspec.structs.replace(normal, messages=tuple(_renamed(message, renamed) for message in normal.messages))
+
+
+def _renamed(message: Message, renamed: Mapping[str, str]) -> Message:
+    if message.role == "tool":
+        original = renamed.get(message.call_id)
+        return message if original is None else msgspec.structs.replace(message, call_id=original)
+    if not any(type(part) is Call and part.id in renamed for part in message.parts):
+        return message
+    parts = tuple(
+        Call(renamed.get(part.id, part.id), part.name, part.source) if type(part) is Call else part
+        for part in message.parts
+    )
+    return msgspec.structs.replace(message, parts=parts)
 
 
 def is_made_up(parts: tuple[object, ...], mark: Mark | None, *, failed: bool) -> bool:

@@ -57,12 +57,13 @@ def test_reminders_are_context_unless_somebody_typed_them() -> None:
     n.say("user", reminder + "\n" + reminder)
     n.say("user", reminder, interactionMode="auto")
     n.say("user", [{"type": "text", "text": reminder}, {"type": "text", "text": "one"}])
+    n.say("user", [{"type": "text", "text": reminder}, {"type": "text", "text": "two"}], interactionMode="auto")
     n.say("user", "before " + reminder)
     n.say("user", "a task has ended", visibility="llm_only")
     n.say("user", "shown to the user alone", visibility="user_only")
     session = n.read()
-    assert texts(session) == [reminder, "one", "before " + reminder, "a task has ended"]
-    assert [(m.origin, m.kind) for m in session.messages] == [("user", "")] * 3 + [("agent", "notice")]
+    assert texts(session) == [reminder, "one", "two", "before " + reminder, "a task has ended"]
+    assert [(m.origin, m.kind) for m in session.messages] == [("user", "")] * 4 + [("agent", "notice")]
 
 
 def test_the_head_and_the_times() -> None:

@@ -66,8 +66,8 @@ def looks_like_reminder(source: Lazy, limit: int = LOOK) -> bool:
 class Content:
     """Turns records, taken in the order of the conversation, into messages.
 
-    It remembers the calls: their original ids, and which of them edit files. It counts what the model in the middle
-    cannot say.
+    Calls and results have the ids that stand in the file; it remembers their original ones, and which calls edit files.
+    It counts what the model in the middle cannot say.
     """
 
     def __init__(self) -> None:
@@ -130,7 +130,7 @@ class Content:
             self.renamed[written] = call.id
         if name in EDITING and call.name == name:
             self.editing[written] = name
-        return call
+        return Call(written, call.name, call.source)
 
     # --- user -----------------------------------------------------------------------------------------------
 
@@ -145,7 +145,8 @@ class Content:
     def _said(self, m: rec.AgentMessage, parts: list[Part], mark: RecordMark | None, time: int | None) -> list[Message]:
         """Returns the message of what was said, without the agent's reminders, with who said it."""
         told = unmark.origin_in(mark)
-        if told is None and m.interaction_mode is None:
+        typed = m.interaction_mode is not None and sum(type(p) is Text for p in parts) == 1
+        if told is None and not typed:
             parts = [p for p in parts if not (type(p) is Text and looks_like_reminder(p.source))]
             if not parts:
                 return []
@@ -166,7 +167,7 @@ class Content:
         alone = parts[0] if len(parts) == 1 else None
         if type(alone) is Text and size_hint(alone.source) < 64 and alone.text == rec.PENDING:
             return None
-        return Message("tool", tuple(parts), "agent", "", time, "", "", self.renamed.get(written, written), failed)
+        return Message("tool", tuple(parts), "agent", "", time, "", "", written, failed)
 
     def _sent(self, written: str, source: JsonString) -> Lazy:
         """Returns a result as the agent sends it."""

@@ -136,7 +136,7 @@ class _Reading:
                         heard = 0
             for message in found:
                 builder.add(message, self.numbers[at])
-        return builder.finish()
+        return unmark.with_originals(builder.finish(), self.content.renamed)
 
 
 def _read_whole(source: Source) -> Session:

@@ -31,7 +31,8 @@ BROKEN_OFF = ("error", "aborted")
 class Content:
     """Turns entries, taken in the order of the conversation, into messages.
 
-    It remembers the original ids of calls, and counts what the model in the middle cannot say.
+    Calls and results have the ids that stand in the file; it remembers their original ones, and counts what the model
+    in the middle cannot say.
     """
 
     def __init__(self) -> None:
@@ -111,7 +112,7 @@ class Content:
         call = unmark.call_part(written, f"{space}.{name}" if space else name, raws.as_arguments(block.arguments), mark)
         if call.id != written:
             self.renamed[written] = call.id
-        return call
+        return Call(written, call.name, call.source)
 
     def _result(
         self, m: rec.AgentMessage, mark: RecordMark | None, content: msgspec.Raw, time: int | None
@@ -120,9 +121,7 @@ class Content:
         failed = m.is_error is True
         if unmark.is_made_up(parts, mark, failed=failed):
             return None
-        written = raws.as_word(m.tool_call_id)
-        call_id = self.renamed.get(written, written)
-        return Message("tool", parts, "agent", "", time, "", "", call_id, failed)
+        return Message("tool", parts, "agent", "", time, "", "", raws.as_word(m.tool_call_id), failed)
 
 
 def call_ids(content: msgspec.Raw) -> list[tuple[str, str]]:

@@ -187,7 +187,7 @@ def _say(reading: _Reading, numbers: Iterable[int], kept: dict[int, Message | No
             if heard > _PIECE:
                 release()
                 heard = 0
-    return builder.finish()
+    return unmark.with_originals(builder.finish(), reading.content.renamed)
 
 
 def _context(reading: _Reading, kept: dict[int, Message | None]) -> Normal:
@@ -211,7 +211,7 @@ def _context(reading: _Reading, kept: dict[int, Message | None]) -> Normal:
             if message is None:
                 continue
         builder.add(message, reading.numbers[at])
-    return builder.finish()
+    return unmark.with_originals(builder.finish(), reading.content.renamed)
 
 
 def _may_be_edited(entry: rec.Entry) -> bool:

@@ -29,8 +29,8 @@ _SUMMARY = "<compaction_summary>"
 class Content:
     """Turns messages, taken in order, into messages of the conversation.
 
-    It remembers the original ids of calls, and counts what the model in the middle cannot say. `beside` gives the
-    bytes of a file in the session's folder, nothing where there is none.
+    Calls and results have the ids that stand in the file; it remembers their original ones, and counts what the model
+    in the middle cannot say. `beside` gives the bytes of a file in the session's folder, nothing where there is none.
     """
 
     def __init__(self, beside: Callable[[str], bytes] = lambda _: b"") -> None:
@@ -80,7 +80,7 @@ class Content:
         call = unmark.call_part(written, name, source, mark)
         if call.id != written:
             self.renamed[written] = call.id
-        return call
+        return Call(written, call.name, call.source)
 
     def result(
         self, written: str, parts: list[Part], mark: RecordMark | None, failed: bool | None = None
@@ -92,8 +92,7 @@ class Content:
         told = failed or (mark is None and type(alone) is Text and is_like_ours(alone.source))
         if unmark.is_made_up(tuple(parts), mark, failed=told):
             return None
-        call_id = self.renamed.get(written, written)
-        return Message("tool", tuple(parts), "agent", "", None, "", "", call_id, failed)
+        return Message("tool", tuple(parts), "agent", "", None, "", "", written, failed)
 
     # --- the unified store ----------------------------------------------------------------------------------
 

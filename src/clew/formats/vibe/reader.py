@@ -179,7 +179,7 @@ class _Reading:
 
     def session(self, since: Ending | None = None) -> Session:
         """Returns the session of what was read."""
-        normal = self.builder.finish()
+        normal = unmark.with_originals(self.builder.finish(), self.content.renamed)
         for stray in normal.strays:
             if stray.record is not None:
                 stream, offset, _ = self.records.place(stray.record)
