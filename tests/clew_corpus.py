@@ -161,6 +161,12 @@ def _streams(agent: str, home: Path, session_id: str | None) -> tuple[Path, ...]
         return tuple(sorted(home.glob(f".grok/sessions/*/{session_id or '*'}/chat_history.jsonl")))
     if agent == "kimi":
         return tuple(sorted(home.glob(f".kimi-code/sessions/*/{session_id or '*'}/agents/main/wire.jsonl")))
+    if agent == "pi":
+        return tuple(sorted(home.glob(f".pi/agent/sessions/*/*{session_id or ''}.jsonl")))
+    if agent == "droid":
+        return tuple(sorted(home.glob(f".factory/sessions/*/{session_id or '*'}.jsonl")))
+    if agent == "vibe":
+        return tuple(sorted(home.glob(f".vibe/logs/session/unified/{session_id or '*'}/chunks/*.json")))
     if agent == "opencode":
         return tuple(sorted(home.glob(".local/share/opencode/opencode.db")))
     if agent == "codex":

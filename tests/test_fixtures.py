@@ -108,11 +108,11 @@ def test_records_are_spelled_as_the_agents_spell_them(case: Case) -> None:
     seen = 0
     for path, data in files(case):
         if ".jsonl" in path.name:
-            assert data.endswith(b"\n"), path
+            assert not data or data.endswith(b"\n"), path
             for line in data.split(b"\n")[:-1]:
                 assert dump(json.loads(line)) == line
                 seen += 1
-    assert seen > 3 or case.agent == "opencode"
+    assert seen > 3 or case.agent in ("opencode", "vibe")
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -143,7 +143,7 @@ def test_a_fork_by_reference_names_the_end_of_a_record() -> None:
 
 
 def test_the_fixtures_stay_small() -> None:
-    assert sum(path.stat().st_size for path in FIXTURES.rglob("*") if path.is_file()) < 2_500_000
+    assert sum(path.stat().st_size for path in FIXTURES.rglob("*") if path.is_file()) < 3_000_000
 
 
 def test_what_an_agent_writes_around_a_summary_goes() -> None:

@@ -16,7 +16,7 @@ from agents.install import find_agent
 from agents.lab.model import FakeModel
 from agents.lab.process import SECONDS, AgentProcess, base_env
 from agents.lab.script import Script
-from agents.lab.seen import PROBE, Seen, find_prompt, from_chat_api
+from agents.lab.seen import PROBE, REMINDER, Seen, find_prompt, from_chat_api
 
 __all__ = ["MODEL", "DroidSession", "Session", "list_sessions", "resume", "start"]
 
@@ -65,10 +65,18 @@ def configure(home: Path, url: str) -> None:
 
 
 def read_body(body: Any) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-    """Reads a request; images of results, which this API takes from a user only, go back to their results."""
+    """Reads a request; images of results, which this API takes from a user only, go back to their results.
+
+    Reminders beside what was typed (the places of attached images) are set apart.
+    """
     messages, injected = from_chat_api(body)
     out: list[dict[str, Any]] = []
     for message in messages:
+        told = [text for text in message["texts"] if message["role"] == "user" and REMINDER.fullmatch(text)]
+        if told:
+            injected += [{"role": "user", "text": text} for text in told]
+            rest = [text for text in message["texts"] if text not in told]
+            message = message | {"texts": rest, "text": "".join(rest)}
         if message["role"] == "user" and message["texts"][:1] == [ATTACHED] and out and out[-1]["role"] == "tool":
             out[-1]["images"].extend(message["images"])
             injected.append({"role": "user", "text": ATTACHED})

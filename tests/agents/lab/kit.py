@@ -184,6 +184,73 @@ class QwenKit(GeminiKit):
         return Call("edit", {"file_path": path, "old_string": old, "new_string": new}, f"call_{call_id}")
 
 
+class PiKit:
+    """pi's tools."""
+
+    tools = None
+
+    def shell(self, command: str, call_id: str) -> Call:
+        """Runs a command."""
+        return Call("bash", {"command": command}, f"call_{call_id}")
+
+    def read(self, path: str, call_id: str) -> Call:
+        """Reads a file."""
+        return Call("read", {"path": path}, f"call_{call_id}")
+
+    def edit(self, path: str, old: str, new: str, call_id: str) -> Call:
+        """Replaces a line of a file."""
+        return Call("edit", {"path": path, "edits": [{"oldText": old, "newText": new}]}, f"call_{call_id}")
+
+    def write(self, path: str, text: str, call_id: str) -> Call:
+        """Writes a new file."""
+        return Call("write", {"path": path, "content": text}, f"call_{call_id}")
+
+    def look(self, path: str, call_id: str) -> Call:
+        """Looks at an image."""
+        return self.read(path, call_id)
+
+    def image(self, text: str, media_type: str, data: str) -> list[dict[str, Any]]:
+        """Makes a prompt of a text and an image."""
+        return [{"type": "text", "text": text}, {"type": "image", "mimeType": media_type, "data": data}]
+
+
+class DroidKit(PiKit):
+    """Droid's tools."""
+
+    def shell(self, command: str, call_id: str) -> Call:
+        """Runs a command."""
+        told = {"summary": "Run one command", "riskLevelReason": "It only looks.", "riskLevel": "low"}
+        return Call("Execute", {"command": command} | told, f"call_{call_id}")
+
+    def read(self, path: str, call_id: str) -> Call:
+        """Reads a file."""
+        return Call("Read", {"file_path": path}, f"call_{call_id}")
+
+    def edit(self, path: str, old: str, new: str, call_id: str) -> Call:
+        """Replaces a line of a file."""
+        return Call("Edit", {"file_path": path, "old_str": old, "new_str": new}, f"call_{call_id}")
+
+    def write(self, path: str, text: str, call_id: str) -> Call:
+        """Writes a new file."""
+        return Call("Create", {"file_path": path, "content": text}, f"call_{call_id}")
+
+
+class VibeKit(PiKit):
+    """Mistral Vibe's tools."""
+
+    def read(self, path: str, call_id: str) -> Call:
+        """Reads a file."""
+        return Call("read_file", {"path": path}, f"call_{call_id}")
+
+    def edit(self, path: str, old: str, new: str, call_id: str) -> Call:
+        """Replaces a line of a file."""
+        return Call("edit", {"file_path": path, "old_string": old, "new_string": new}, f"call_{call_id}")
+
+    def write(self, path: str, text: str, call_id: str) -> Call:
+        """Writes a new file."""
+        return Call("write_file", {"path": path, "content": text}, f"call_{call_id}")
+
+
 KITS: dict[str, Any] = {
     "claude": ClaudeKit(),
     "codex": CodexKit(),
@@ -191,6 +258,9 @@ KITS: dict[str, Any] = {
     "grok": GrokKit(),
     "kimi": KimiKit(),
     "opencode": OpenCodeKit(),
+    "pi": PiKit(),
+    "droid": DroidKit(),
+    "vibe": VibeKit(),
     "qwen": QwenKit(),
 }
 """The kits by the agent's short name."""

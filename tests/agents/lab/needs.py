@@ -11,20 +11,23 @@ from typing import Literal
 import pytest
 
 from agents.install import AGENTS, find_agent
-from agents.lab import claude, codex, gemini, grok, kimi, opencode, qwen
+from agents.lab import claude, codex, droid, gemini, grok, kimi, opencode, pi, qwen, vibe
 
 __all__ = ["DRIVERS", "AgentName", "need_agent"]
 
-AgentName = Literal["claude", "codex", "gemini", "grok", "kimi", "opencode", "qwen"]
+AgentName = Literal["claude", "codex", "droid", "gemini", "grok", "kimi", "opencode", "pi", "qwen", "vibe"]
 
 DRIVERS: dict[str, ModuleType] = {
     "claude": claude,
     "codex": codex,
+    "droid": droid,
     "gemini": gemini,
     "grok": grok,
     "kimi": kimi,
     "opencode": opencode,
+    "pi": pi,
     "qwen": qwen,
+    "vibe": vibe,
 }
 """The drivers by the agent's short name; both have resume, fork, start, compact."""
 

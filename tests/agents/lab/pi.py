@@ -59,6 +59,7 @@ def configure(home: Path, url: str) -> None:
     served = {"baseUrl": f"{url}/v1", "api": "openai-completions", "apiKey": "sk-fake-000", "models": [model]}
     folder = home / ".pi" / "agent"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (folder / "settings.json").write_text(json.dumps({"compaction": {"keepRecentTokens": 1}}))
     (folder / "models.json").write_text(json.dumps({"providers": {provider: served}}))
 
 
@@ -75,6 +76,23 @@ def read_body(body: Any) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
         else:
             out.append(message)
     return out, injected
+
+
+def rehome(home: Path, session_id: str, cwd: Path) -> Path:
+    """Moves a session to another folder, as the agent would have made it there; returns its file.
+
+    The agent resumes a session in its own folder only, and a recorded one is nowhere.
+    """
+    (old,) = home.glob(f".pi/agent/sessions/*/*{session_id}.jsonl")
+    folder = old.parent.parent / f"--{str(cwd).lstrip('/').replace('/', '-')}--"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    head, _, rest = old.read_bytes().partition(b"\n")
+    header = json.loads(head) | {"cwd": str(cwd)}
+    new = folder / old.name
+    new.write_bytes(json.dumps(header, separators=(",", ":")).encode() + b"\n" + rest)
+    if new != old:
+        old.unlink()
+    return new
 
 
 def _seen(model: FakeModel, prompt: str, status: int | None, events: Sequence[Any], said: str = "") -> Seen:
@@ -165,6 +183,7 @@ class PiSession:
         argv = [*program(), "--offline", "--model", MODEL, "--mode", "rpc", *more]
         self.process = AgentProcess(argv, cwd, environment(home))
         self._prompt = ""
+        self.ask("get_state")
 
     def send(self, prompt: Prompt) -> None:
         """Sends one message of the user, and does not wait."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agents.lab import claude, codex, gemini, grok, kimi, opencode, qwen, seen
+from agents.lab import claude, codex, droid, gemini, grok, kimi, opencode, pi, qwen, seen, vibe
 from agents.lab.judge import to_groups
 from agents.lab.kit import KITS
 from agents.lab.model import FakeModel, Request
@@ -24,24 +24,41 @@ __all__ = ["Recorder", "Recording"]
 READERS: dict[str, Any] = {
     "claude": seen.from_messages_api,
     "codex": seen.from_responses_api,
+    "droid": droid.read_body,
     "gemini": gemini.read_body,
     "grok": grok.read_body,
     "kimi": kimi.read_body,
     "opencode": opencode.read_body,
+    "pi": pi.read_body,
     "qwen": qwen.read_body,
+    "vibe": seen.from_chat_api,
 }
 
 FOLDERS: dict[str, tuple[str, ...]] = {
     "claude": (".claude/projects", ".claude/file-history"),
     "codex": (".codex/sessions",),
+    "droid": (".factory/sessions",),
     "gemini": (".gemini/tmp",),
     "grok": (".grok/sessions",),
     "kimi": (".kimi-code/sessions",),
     "opencode": (),
+    "pi": (".pi/agent/sessions",),
     "qwen": (".qwen/projects",),
+    "vibe": (".vibe/logs/session/unified",),
 }
 """What belongs to sessions in an agent's home; everything else is settings and caches."""
 
+
+SESSIONS: dict[str, Any] = {
+    "droid": droid,
+    "gemini": gemini,
+    "grok": grok,
+    "kimi": kimi,
+    "pi": pi,
+    "qwen": qwen,
+    "vibe": vibe,
+}
+"""Drivers whose sessions are opened alike."""
 
 ASIDES = {"grok": (grok.ASIDE,), "qwen": (qwen.ASIDE,)}
 """Answers to what an agent asks besides the conversation."""
@@ -99,8 +116,8 @@ class Recorder:
                 session: Any = claude.ClaudeSession(self.home, self.cwd, model, more, **options)
             elif self.agent == "opencode":
                 session = opencode.OpenCodeSession(self.home, self.cwd, model, session_id=resume, fork=fork)
-            elif self.agent in ("gemini", "grok", "kimi", "qwen"):
-                driver = {"gemini": gemini, "grok": grok, "kimi": kimi, "qwen": qwen}[self.agent]
+            elif self.agent in SESSIONS:
+                driver = SESSIONS[self.agent]
                 session = driver.Session(self.home, self.cwd, model, session_id=resume, fork=fork)
             else:
                 session = codex.CodexSession(self.home, self.cwd, model, session_id=resume, fork=fork, **options)
@@ -155,6 +172,8 @@ class Recorder:
                 shutil.copytree(self.home / folder, target / folder)
         if self.agent == "opencode":
             opencode.pack(self.home, target)
+        if self.agent == "vibe":
+            vibe.strip(target)
         for path in sorted(target.rglob("*"), reverse=True):
             kept = KEPT.get(self.agent)
             is_log = self.agent in ("gemini", "qwen") and path.parent.name != "chats" and path.name != ".project_root"

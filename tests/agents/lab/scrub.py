@@ -42,10 +42,13 @@ def scrub_home(agent: str, home: Path) -> None:
     scrub = {
         "claude": _scrub_claude,
         "codex": _scrub_codex,
+        "droid": _scrub_droid,
         "gemini": _scrub_gemini,
         "grok": _scrub_grok,
         "kimi": _scrub_kimi,
+        "pi": _scrub_pi,
         "qwen": clean,
+        "vibe": clean,
     }[agent]
     for path in sorted(home.rglob("*.jsonl*")):
         data = path.read_bytes()
@@ -210,6 +213,23 @@ def _scrub_gemini(record: Any) -> Any:
         return clean_text(text)
 
     return _walk(record, change)
+
+
+def _scrub_pi(record: Any) -> Any:
+    for message in (record.get("message"), record.get("systemMessage")):
+        if isinstance(message, dict) and message.get("role") == "system":
+            message["sections"] = dict.fromkeys(message.get("sections") or {}, PLACEHOLDER)
+            message["toolsAdded"] = _walk(message.get("toolsAdded") or [], _prose)
+    if record.get("type") == "compaction":
+        record["summary"] = clean_text(record["summary"])
+    return clean(record)
+
+
+def _scrub_droid(record: Any) -> Any:
+    for block in (record.get("message") or {}).get("content") or []:
+        if block.get("type") == "text" and block["text"].startswith("<system-reminder>"):
+            block["text"] = _placeholder(block["text"])
+    return clean(record)
 
 
 def _instructions(key: str, text: str) -> str:

@@ -19,7 +19,7 @@ from agents.lab.process import SECONDS, base_env, run
 from agents.lab.script import Script
 from agents.lab.seen import PROBE, Seen, find_prompt, from_chat_api
 
-__all__ = ["list_sessions", "resume", "start"]
+__all__ = ["Session", "list_sessions", "resume", "start", "strip"]
 
 AGENT = "vibe"
 
@@ -116,6 +116,59 @@ def _reply(printed: str) -> str:
         return ""
     said = [one.get("content") or [] for one in found if isinstance(one, dict) and one.get("role") == "assistant"]
     return "".join(part.get("text", "") for part in said[-1] if part.get("type") == "text") if said else ""
+
+
+class Session:
+    """One session, new or resumed: each prompt is a process of its own."""
+
+    def __init__(
+        self, home: Path, cwd: Path, model: FakeModel, *, session_id: str | None = None, fork: bool = False
+    ) -> None:
+        assert not fork, "the agent forks on its own screen only"
+        self.model = model
+        self.session_id = session_id
+        self._home, self._cwd = home, cwd
+        self._seen = Seen(exit=0, session_id=session_id)
+
+    def say(self, prompt: Prompt, seconds: float = TURN_SECONDS) -> Seen:
+        """Says one thing."""
+        more = ["--resume", self.session_id] if self.session_id else []
+        self._seen = _turn(self._home, self._cwd, prompt, self.model, more, seconds)
+        self.session_id = self._seen.session_id
+        return self._seen
+
+    def close(self, seconds: float = SECONDS) -> Seen:
+        """Returns what was seen last; nothing runs any more."""
+        return self._seen
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+
+def strip(home: Path) -> None:
+    """Leaves of each session what a reader needs: the rest holds the agent's own prompts, under digests of their bytes.
+
+    Such a session can be read, but the agent does not resume it.
+    """
+    for current in home.glob(".vibe/logs/session/unified/*/CURRENT"):
+        folder = current.parent
+        generation = folder / "generations" / json.loads(current.read_text())["generation"]
+        manifest = json.loads((generation / "manifest.json").read_text())
+        kept = {current, folder / "meta.json", generation / "manifest.json", generation / "checkpoint.json"}
+        kept.add(folder / manifest["recovery_journal_segment"]["path"])
+        kept |= {folder / "chunks" / f"{name}.json" for name in manifest["checkpoint"]["chunks"]}
+        for path in folder.rglob("*"):
+            if path.is_file() and path.parent == generation and path not in kept:
+                path.write_bytes(b"{}\n")
+            elif path.is_file() and path not in kept:
+                path.unlink()
+    for path in home.glob(".vibe/logs/session/unified/.*"):
+        path.unlink()
+    for path in home.glob(".vibe/logs/session/unified/active/*"):
+        path.unlink()
 
 
 def resume(
