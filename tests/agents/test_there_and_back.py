@@ -145,7 +145,7 @@ def heard(seen: Seen, agent: str) -> Seen:
 def is_listed(
     driver: ModuleType, home: Path, folder: Path, made: Converted, said: list[dict[str, Any]], own_title: str
 ) -> bool:
-    """Most list ids; Claude Code's picker shows only titles: of the last prompt or the first, without tags, or its own."""
+    """Most list ids; Claude Code's picker shows titles alone: a prompt without its tags, or a title of its own."""
     texts = ["".join(g["text"].split()) for g in said if g["role"] == "user" and g["text"].strip()]
     texts.append("".join(own_title.split()) or "-")
     for row in driver.list_sessions(home, folder):

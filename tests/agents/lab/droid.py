@@ -47,7 +47,7 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def configure(home: Path, url: str) -> None:
-    """Writes the configuration: one custom model, which is the fake one."""
+    """Writes the configuration: the fake model, also under the name that the collected sessions were held with."""
     model = {
         "model": "lab-model",
         "displayName": "Lab",
@@ -60,7 +60,7 @@ def configure(home: Path, url: str) -> None:
     folder = home / ".factory"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     defaults = {"model": MODEL, "reasoningEffort": "none", "autonomyMode": "auto-high"}
-    told = {"customModels": [model], "sessionDefaultSettings": defaults}
+    told = {"customModels": [model, model | {"displayName": "Fake [Lab]"}], "sessionDefaultSettings": defaults}
     (folder / "settings.json").write_text(json.dumps(told))
 
 
