@@ -133,7 +133,7 @@ def compacted(lab: Recorder) -> Recording:
         session.session_id,
         str(lab.cwd),
         after,
-        before + [after[start], *(one for one in after[start + 1 :] if one not in before)],
+        [*before, after[start], *(one for one in after[start + 1 :] if one not in before)],
         notes="expected is what the model knows after the compaction, expected_full everything that was said.",
     )
 
