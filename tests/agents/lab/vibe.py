@@ -43,7 +43,12 @@ temperature = 0.2
 input_price = 0.0
 output_price = 0.0
 supports_images = true
+[[models]]
+name = "lab-model"
+provider = "lab"
+alias = "fake"
 """
+"""The fake model, also under the name that the collected sessions were held with."""
 
 TURN_SECONDS = SECONDS * 3
 """A turn takes long: the agent waits for names that nobody here can look up."""
