@@ -25,6 +25,9 @@ _BRANCHED = (
     "The following is a summary of a branch that this conversation came back from:\n\n<summary>\n",
     "</summary>",
 )
+_FIRST_MS, _END_MS = 10**11, 10**16
+"""Between these a number counts milliseconds; nearly every message has one."""
+
 BROKEN_OFF = ("error", "aborted")
 
 
@@ -42,9 +45,13 @@ class Content:
 
     def message(self, entry: rec.Entry, content: msgspec.Raw | None = None) -> Message | None:
         """Returns what an entry says, None for bookkeeping; `content` stands for its own where an edit says so."""
+        m = entry.message
+        if m is not None and entry.type == "message":
+            time: int | None = m.timestamp
+            if type(time) is not int or not _FIRST_MS <= time < _END_MS:
+                time = read_time(time) or read_time(entry.timestamp)
+            return self._of_message(m, entry, m.content if content is None else content, time)
         time = read_time(entry.timestamp)
-        if entry.type == "message" and entry.message is not None:
-            return self._of_message(entry.message, entry, entry.message.content if content is None else content, time)
         if entry.type == "compaction":
             return _summary(_COMPACTED, raws.read_text(entry.summary), time)
         if entry.type == "branch_summary":
@@ -58,8 +65,6 @@ class Content:
         self, m: rec.AgentMessage, entry: rec.Entry, content: msgspec.Raw, time: int | None
     ) -> Message | None:
         mark = unmark.read_mark(entry.clew) if entry.clew is not raws.NONE else None
-        stamp = read_time(m.timestamp)
-        time = time if stamp is None else stamp
         match m.role:
             case "user":
                 origin, kind = unmark.origin_in(mark) or ("user", "")
