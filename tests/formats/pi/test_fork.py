@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,8 +25,8 @@ def test_a_copy_under_another_id_comes_home_into_the_same_thread(tmp_path: Path)
     other = make_id("fork")
     copied = path.read_bytes().replace(made.to.session_id.encode(), other.encode(), 1)
     leaf = copied.splitlines()[-1].split(b'"id":"')[1].split(b'"')[0].decode()
-    said = '{"type":"message","id":"f0","parentId":"%s","message":{"role":"user","content":"More."}}\n' % leaf
-    path.with_name(file_name(other, 0)).write_bytes(copied + said.encode())
+    entry = {"type": "message", "id": "f0", "parentId": leaf, "message": {"role": "user", "content": "More."}}
+    path.with_name(file_name(other, 0)).write_bytes(copied + json.dumps(entry).encode() + b"\n")
     clock.advance(60)
     with Context(Home(home), home / "clew-data", cwd=home, clock=clock) as ctx:
         back = convert(ctx, f"pi:{other}", to="codex")
