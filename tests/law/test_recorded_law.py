@@ -108,7 +108,7 @@ def test_later_turns_stand_behind_a_recorded_session(case: Case) -> None:
     opened = _opened(case)
     session = opened.session
     if case.agent == "vibe" and any("/unified/" in stream.path for stream in session.records.streams):
-        pytest.skip("Vibe's own store is gone on with by a further generation beside the old ones: tests/formats/vibe")
+        pytest.skip("Vibe's own store is gone on with by a further generation beside the old ones: test_store")
     if not complete(session):
         pytest.skip("not every message has its record")
     desk = Desk()
