@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from clew.errors import LeaseError
 from clew.host.fake import FAKE, FakeAdapter, Script
 from clew.ids import ThreadId
 from clew.journal.rows import Item
@@ -120,3 +121,51 @@ def ready(*texts: str) -> Adoption:
 
 def at_fence(number: int) -> Fence:
     return Fence(number)
+
+
+def other_process(world, pid=None):
+    """A holder that is no living process of this host."""
+    here = world.leases.here
+    return msgspec.structs.replace(here, pid=pid or 2**22 + 1, start_ticks=1)
+
+
+class refused:  # noqa: N801 - it reads like pytest.raises
+    """Expects a refusal of this code and reason, with a message and an act that helps."""
+
+    def __init__(self, code, reason):
+        self.code, self.reason = code, reason
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        assert isinstance(error, LeaseError), error
+        assert (error.code, error.concerns.get("reason", "")) == (self.code, self.reason), error.message
+        assert error.message
+        assert error.hint
+        return True
+
+
+def change_record(world, change):
+    """Writes the session's record as an older or a broken clew may have left it."""
+    view = world.leases.view(SESSION)
+    with world.leases.transaction():
+        world.leases.put(view, change(view.record))
+
+
+def with_lease(record, **fields):
+    return msgspec.structs.replace(record, lease=msgspec.structs.replace(record.lease, **fields))
+
+
+def fill(world, *texts):
+    seat = world.seat()
+    ids = [seat.send(text).client_id for text in texts]
+    seat.release()
+    return ids
+
+
+def rewrite(world, rows):
+    head = world.leases.store.journal(SESSION)
+    rows = [msgspec.structs.replace(row, fence=world.lease.fence) for row in rows]
+    with world.leases.transaction():
+        world.leases.store.rewrite_journal(SESSION, rows, strand=SESSION, fence=world.lease.fence, expected=head.place)
