@@ -47,7 +47,8 @@ class Story:
         elif kind == "file":
             path = self.home / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(body.encode().decode("unicode_escape").encode("latin-1"))
+            text = body.replace("/home/me", str(self.home))
+            path.write_bytes(text.encode().decode("unicode_escape").encode("latin-1"))
         else:
             commands = [line[2:] for line in body.splitlines() if line.startswith("$ ")]
             return f"```console\n{''.join(map(self.run, commands))}```"
