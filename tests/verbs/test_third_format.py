@@ -99,6 +99,20 @@ def test_side_files_come_home_with_what_was_spliced(house: House) -> None:
     assert texts == [OUTPUT, OUTPUT + "!", OUTPUT]
 
 
+def test_a_side_file_that_was_changed_stays_and_is_told(house: House) -> None:
+    stored = tiny(house)
+    there = run(house, "tiny:one", "lines")
+    base = house.home.root / ".tiny"
+    changed, *others = (base / file.path for file in stored.side)
+    changed.write_text("somebody's own")
+    for path in (base / stored.path, *others):
+        path.unlink()
+    done = run(house, f"lines:{there.to.session_id}", "tiny")
+    assert changed.read_text() == "somebody's own"
+    assert all(path.exists() for path in others)
+    assert [warning.partition(" ")[0] for warning in done.report.warnings] == [str(changed)]
+
+
 def test_a_fork_in_its_own_agent_keeps_every_other_byte(house: House) -> None:
     stored = tiny(house)
     done = run(house, "tiny:one", "tiny", new=True)
