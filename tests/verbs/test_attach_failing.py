@@ -5,7 +5,7 @@ import pytest
 
 from clew.errors import HostError
 from clew.host.fake import Script
-from clew.host.protocol import NotStarted
+from clew.host.protocol import NotStarted, Unsupported
 from clew.journal.submissions import timeline
 from clew.lease.reserve import reservation_fingerprint
 from clew.platform import faults
@@ -82,14 +82,14 @@ def test_an_agent_that_fails_its_handshake_leaves_a_free_session(another):
 
 
 def test_support_that_drifts_after_the_reservation_is_settled(world, monkeypatch):
-    world.adapter.refusal = "switched off"
-    with refused("unsupported", "host_unsupported"):
+    world.adapter.refusal = Unsupported("by its owner", "host_disabled")
+    with refused("unsupported", "host_disabled"):
         world.attach()
     assert world.leases.store.operations() == ()
-    world.adapter.refusal = ""
+    world.adapter.refusal = None
     with (
-        faults.installed(attach__reserved=lambda: setattr(world.adapter, "refusal", "gone")),
-        pytest.raises(NotStarted),
+        faults.installed(attach__reserved=lambda: setattr(world.adapter, "refusal", Unsupported("it is gone"))),
+        refused("unsupported", "host_unsupported"),
     ):
         world.attach()
     assert world.lease.is_free

@@ -31,6 +31,7 @@ from clew.host.protocol import (
     Rejected,
     Seen,
     TurnEnded,
+    Unsupported,
 )
 from clew.journal.reconcile import HistoryItem, Window
 from clew.journal.rows import Item, text_fingerprint
@@ -64,10 +65,10 @@ class FakeAdapter:
 
     def __init__(self, script: Script | None = None, new_id: str = "conversation-1") -> None:
         self.script, self.new_id = script or Script(), new_id
-        self.refusal = ""
+        self.refusal: Unsupported | None = None
         self.started = 0
 
-    def unsupported(self) -> str:
+    def unsupported(self) -> Unsupported | None:
         """Returns what a test set."""
         return self.refusal
 

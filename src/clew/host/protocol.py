@@ -98,6 +98,14 @@ class Exited(msgspec.Struct, frozen=True):
 Event = ItemSeen | TurnEnded | Exited
 
 
+class Unsupported(msgspec.Struct, frozen=True):
+    """Why an agent cannot be driven here: it cannot (`host_unsupported`: missing, too old, the wrong system), or it may
+    not (`host_disabled`: somebody switched that off). `detail` says what or who, and what would change it."""
+
+    detail: str
+    reason: Literal["host_unsupported", "host_disabled"] = "host_unsupported"
+
+
 class NotStarted(HostError):
     """No process exists: the program is missing, or the system refused to start it."""
 
@@ -156,8 +164,8 @@ class Adapter(Protocol):
         """Of the handles that it proves."""
         ...
 
-    def unsupported(self) -> str:
-        """Returns why this agent cannot be driven here, or an empty text. Asked more than once: it may change."""
+    def unsupported(self) -> Unsupported | None:
+        """Returns why this agent cannot be driven here, or None. Asked more than once: it may change."""
         ...
 
     def window(self, handle: Handle, home: str, after: str | None) -> Window | None:

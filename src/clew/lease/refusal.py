@@ -47,10 +47,12 @@ Wordings = tuple[tuple[str, str], ...]
 
 TABLE: Final[dict[tuple[str, str], Wordings]] = {
     ("unsupported", "host_unsupported"): (
+        ("{agent} cannot be driven here: {detail}", "Use another agent, or another machine."),
         ("{agent} cannot be driven here", "Use another agent, or another machine."),
         ("this agent cannot be driven here", "Use another agent, or another machine."),
     ),
     ("unsupported", "host_disabled"): (
+        ("driving {agent} is switched off here: {detail}", "Switch it on, or use another agent."),
         ("driving {agent} is switched off here", "Switch it on, or use another agent."),
         ("driving this agent is switched off here", "Switch it on, or use another agent."),
     ),

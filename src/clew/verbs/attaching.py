@@ -13,7 +13,7 @@ import msgspec
 
 from clew.formats.protocol import Format
 from clew.formats.registry import get_format
-from clew.host.protocol import Adapter
+from clew.host.protocol import Adapter, Unsupported
 from clew.lease.acquire import Acquisition, Grant, Retry, decide_acquisition
 from clew.lease.record import Record, UnreadableRecord
 from clew.lease.refusal import refusal
@@ -151,10 +151,10 @@ def _decide(ctx: Context, plan: AttachPlan, seen: View, was: Record | None) -> A
 def _supported(plan: AttachPlan, fence: int, steps: tuple[str, ...]) -> AttachPlan:
     granted = msgspec.structs.replace(plan, fence=fence, steps=(*steps, f"reserved at fence {fence}"))
     make = ADAPTERS.get(plan.agent)
-    why = "" if make is None else make().unsupported()
-    if make is not None and not why:
+    why = Unsupported("this clew has no driver for it") if make is None else make().unsupported()
+    if why is None:
         return granted
-    told = refusal("unsupported", "host_unsupported", agent=plan.agent)
+    told = refusal("unsupported", why.reason, agent=plan.agent, detail=why.detail)
     return msgspec.structs.replace(
         granted,
         decision="unsupported",

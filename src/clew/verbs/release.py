@@ -18,9 +18,9 @@ from clew.lease.transitions import Standing, release_reservation
 from clew.lineage.edge import StrandId
 from clew.platform.faults import declare, fault
 from clew.verbs import lineage_rows as rows
-from clew.verbs.attach import recover
 from clew.verbs.context import Context
 from clew.verbs.leases import View, refusal_of, told_here
+from clew.verbs.recovering import recover
 from clew.verbs.refer import open_session
 
 DECLARE_BEGUN = declare("release.declare-begun")
