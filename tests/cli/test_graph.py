@@ -2,10 +2,12 @@
 
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
 from clew.cli.graph import dot_lines, graph_lines
 from clew.cli.style import Look
+from clew.conversation.loss import Loss
 from clew.verbs.log import Entry, LogStrand, Parting, ThreadLog
 
 NOW = datetime(2026, 10, 13, 12, 0, tzinfo=UTC)
@@ -78,6 +80,16 @@ def test_what_a_session_says_cannot_act_on_the_terminal():
     made = text(make_log(strands=(hostile,), entries=(Entry(CLAUDE, "created", "", messages=1),), partings=()))
     assert "\x1b" not in made
     assert "\x1b" not in "".join(dot_lines(make_log(strands=(hostile,))))
+
+
+def test_what_a_translation_could_not_say_is_told(golden):
+    lost = (Loss("reasoning blocks", 1200), Loss("images", 1), Loss("error flags", 2, kept=""))
+    entries = list(make_log().entries)
+    for at in (1, 4):
+        entries[at] = msgspec.structs.replace(entries[at], losses=lost[:at])
+    entries[3] = msgspec.structs.replace(entries[3], losses=lost[2:])
+    made = make_log(entries=tuple(entries))
+    golden("log-losses.txt", text(made, width=0) + "\n".join(dot_lines(made)) + "\n")
 
 
 def test_graphviz(golden):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from clew.conversation.loss import Loss
 from clew.errors import LeaseError
 from clew.ids import ChainKey, ThreadId
 from clew.lineage.chain import Chain
@@ -219,6 +221,19 @@ def test_stored_strands_and_edges_come_back_with_what_nobody_knows() -> None:
     assert store_edge(load_edge(stored)) == stored
     with pytest.raises(Malformed):
         load_edge(stored.replace(b'"translated"', b'"dreamt"'))
+
+
+def test_an_edge_keeps_what_the_target_could_not_say() -> None:
+    lost = (Loss("reasoning blocks", 3, "thinking of another model"), Loss("images", 1, kept=""))
+    told = msgspec.structs.replace(TRANSLATED.edges[0], losses=lost)
+    assert load_edge(store_edge(told)) == told
+    # Edges of the first clew have no such member.
+    first = store_edge(TRANSLATED.edges[0]).replace(b',"losses":[]', b"")
+    assert b"losses" not in first
+    assert load_edge(first) == TRANSLATED.edges[0]
+    for fault in (Loss("", 1), Loss("images", -1)):
+        with pytest.raises(Malformed):
+            load_edge(store_edge(msgspec.structs.replace(told, losses=(fault,))))
 
 
 def test_what_cannot_be_read_is_carried_and_the_rest_is_unaffected() -> None:

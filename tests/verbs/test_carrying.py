@@ -101,6 +101,8 @@ def test_the_thread_counts_messages_as_the_report_does(make: Make, case: Case) -
         (entry,) = [one for one in log(ctx, case.session_id or "").entries if one.what == "translated"]
     assert made.report.results
     assert (entry.restored, entry.rendered) == (0, made.report.rendered_messages) == (0, made.report.messages)
+    assert entry.losses == made.report.losses
+    assert {loss.what for loss in entry.losses} == {"reasoning blocks", "error flags"}
 
 
 def test_a_turn_said_elsewhere_is_spliced_behind_the_old_bytes(make: Make, home: Path, case: Case) -> None:

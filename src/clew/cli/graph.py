@@ -126,10 +126,10 @@ def _label(entry: Entry, names: dict[str, str], look: Look) -> str:
     if entry.what == "grown":
         return f"+{messages}"
     if entry.what == "translated":
-        came = f"from {names[entry.source]}: " if entry.source in names else ""
-        return came + _edge_words(entry) if not entry.restored else _edge_words(entry)
+        came = f"from {names[entry.source]}: " if entry.source in names and not entry.restored else ""
+        return look.safe(came + _edge_words(entry), line=True)
     if entry.what == "forked":
-        return f"forked at message {entry.messages}" if entry.messages is not None else "forked"
+        return look.safe(_edge_words(entry), line=True)
     if entry.what == "resumed":
         return f"{entry.count} times resumed" if entry.count > 1 else "resumed"
     if entry.what == "now":
@@ -142,6 +142,13 @@ def _label(entry: Entry, names: dict[str, str], look: Look) -> str:
 
 
 def _edge_words(entry: Entry) -> str:
+    kept = [words.amount(one.count, one.what) for one in entry.losses if one.kept]
+    gone = [words.amount(one.count, one.what) for one in entry.losses if not one.kept]
+    told = [_carried_words(entry), *(("kept here: " + ", ".join(kept),) if kept else ())]
+    return "; ".join([*told, *(("not carried: " + ", ".join(gone),) if gone else ())])
+
+
+def _carried_words(entry: Entry) -> str:
     if entry.what == "forked":
         return f"forked at message {entry.messages}" if entry.messages is not None else "forked"
     if entry.what != "translated":

@@ -11,7 +11,8 @@ HELP = """Draw where a conversation went.
 
 Shows its sessions, agents, links, forks and translations: one row for each thing that happened, the newest below, solid
 rails where the conversation was carried on, dotted ones where it was forked. Below stands where it began, where it is
-now, and where its sessions part: told by what was said, not by times.
+now, and where its sessions part: told by what was said, not by times. A translation tells what came home byte for byte,
+what was written, and what the other agent could not say and clew kept.
 
 --dot writes a graph for graphviz.
 

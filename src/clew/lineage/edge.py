@@ -12,6 +12,7 @@ from typing import Final, Literal, NewType
 
 import msgspec
 
+from clew.conversation.loss import Loss
 from clew.ids import ChainKey
 from clew.lineage.stored import (
     BOUND,
@@ -39,7 +40,7 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
     `from_key` and `to_key` are handle keys; `from_strand` is None where the source has no strand. `groups` is how many
     groups went over (for a fork: how many lie before the fork point), `cut` the chain key of the last of them, None
     for an empty conversation or where it is not known. `formats` are the two agents' formats, `restored` and
-    `rendered` count messages; `at` is in ms.
+    `rendered` count messages, `losses` what the target could not say; `at` is in ms.
     """
 
     kind: EdgeKind
@@ -53,14 +54,17 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
     formats: tuple[str, str] | None = None
     restored: int | None = None
     rendered: int | None = None
+    losses: tuple[Loss, ...] = ()
     extra: Extra = ()
 
 
 def edge_fault(edge: Edge) -> str:
     """Returns what is wrong with the edge by itself, or an empty text."""
     counts = (edge.groups, edge.restored, edge.rendered)
-    if any(count is not None and not 0 <= count <= BOUND for count in counts):
+    if any(count is not None and not 0 <= count <= BOUND for count in (*counts, *(one.count for one in edge.losses))):
         return "counts are numbers from 0 to 2^53"
+    if any(not one.what for one in edge.losses):
+        return "a loss says what could not be said"
     if abs(edge.at) > BOUND:
         return "the time is beyond 2^53"
     if edge.from_strand == edge.to_strand and edge.kind != "forked":
@@ -73,7 +77,8 @@ def edge_fault(edge: Edge) -> str:
 
 
 def store_edge(edge: Edge) -> bytes:
-    """Returns the stored form of an edge; all members are there, null for what is not known."""
+    """Returns the stored form of an edge; all members are there, null for what is not known. Losses stood in no edge at
+    first, so they may be missing."""
     members = (
         ("kind", json_text(edge.kind)),
         ("from_strand", json_text(edge.from_strand)),
@@ -86,6 +91,7 @@ def store_edge(edge: Edge) -> bytes:
         ("formats", json_text(edge.formats)),
         ("restored", json_text(edge.restored)),
         ("rendered", json_text(edge.rendered)),
+        ("losses", json_text(edge.losses)),
     )
     return write_object(members, edge.extra)
 
@@ -101,6 +107,7 @@ def load_edge(data: bytes) -> Edge:
     groups, cut = members.take("groups", NUMBER_OR_NONE), members.take("cut", TEXT_OR_NONE)
     formats = members.take("formats", _FORMATS)
     restored, rendered = members.take("restored", NUMBER_OR_NONE), members.take("rendered", NUMBER_OR_NONE)
+    losses = members.take_or("losses", _LOSSES, ())
     edge = Edge(
         kind=kind,
         from_strand=None if source is None else StrandId(source),
@@ -113,6 +120,7 @@ def load_edge(data: bytes) -> Edge:
         formats=formats,
         restored=restored,
         rendered=rendered,
+        losses=losses,
         extra=members.rest(),
     )
     fault = edge_fault(edge)
@@ -122,4 +130,5 @@ def load_edge(data: bytes) -> Edge:
 
 
 _KIND: Final[msgspec.json.Decoder[EdgeKind]] = msgspec.json.Decoder(EdgeKind)
+_LOSSES: Final[msgspec.json.Decoder[tuple[Loss, ...]]] = msgspec.json.Decoder(tuple[Loss, ...])
 _FORMATS: Final[msgspec.json.Decoder[tuple[str, str] | None]] = msgspec.json.Decoder(tuple[str, str] | None)

@@ -98,7 +98,7 @@ def finish(
     written: bool = True,
 ) -> Converted:
     """Records what was placed, and returns the answer; `written` tells whether anything was."""
-    thread = _record(job, session, report, written=written)
+    thread = _record(job, session, report, _losses(workshop), written=written)
     source = job.opened
     found_path = str(source.found.path) if source.found is not None else ""
     argv = job.target.resume.argv(session.id, model=job.model)
@@ -132,7 +132,7 @@ def _counted(job: Job, report: RestoreReport, losses: tuple[Loss, ...] = (), inv
     )
 
 
-def _record(job: Job, session: Session, report: RestoreReport, *, written: bool) -> str:
+def _record(job: Job, session: Session, report: RestoreReport, losses: tuple[Loss, ...], *, written: bool) -> str:
     """Captures what was placed and writes the translation into the thread; returns the thread's id."""
     ctx, source = job.ctx, job.opened
     now = ctx.now_ms()
@@ -156,6 +156,7 @@ def _record(job: Job, session: Session, report: RestoreReport, *, written: bool)
             formats=(source.format.name, job.target.name),
             restored=counted.restored_messages,
             rendered=counted.rendered_messages,
+            losses=losses,
         )
     if job.held is None or not written:
         rows.save_thread(ctx, job.view, view)

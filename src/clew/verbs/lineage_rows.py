@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import msgspec
 from blake3 import blake3
 
+from clew.conversation.loss import Loss
 from clew.formats.protocol import Format
 from clew.ids import AgentName, ChainKey, NativeId, ThreadId
 from clew.lease.record import BareRecord
@@ -196,6 +197,7 @@ def with_edge(
     formats: tuple[str, str],
     restored: int = 0,
     rendered: int = 0,
+    losses: tuple[Loss, ...] = (),
 ) -> ThreadView:
     """Returns the thread with one more edge between two of its strands."""
     one, other = source.chain.head, target.chain.head
@@ -213,6 +215,7 @@ def with_edge(
         formats=formats,
         restored=restored,
         rendered=rendered,
+        losses=losses,
     )
     return msgspec.structs.replace(view, thread=add_edge(view.thread, edge))
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from clew.conversation.loss import Loss
 from clew.errors import ClewError
 from clew.formats.protocol import Found
 from clew.formats.registry import format_names, get_format
@@ -58,6 +59,7 @@ class LogStrand(msgspec.Struct, frozen=True):
 class Entry(msgspec.Struct, frozen=True):
     """One row of the log, oldest first. `source` is the strand it came from; counts are messages; `at` is ISO 8601.
 
+    `restored` came home byte for byte, `rendered` was written; `losses`: what the target could not say.
     `count`: how many resumes this entry stands for.
     """
 
@@ -68,6 +70,7 @@ class Entry(msgspec.Struct, frozen=True):
     messages: int | None = None
     restored: int = 0
     rendered: int = 0
+    losses: tuple[Loss, ...] = ()
     count: int = 1
     detail: str = ""
 
@@ -277,6 +280,7 @@ def _happened(thread: Thread, states: Mapping[StrandId, _State]) -> Iterator[_Ha
             edge.groups,
             edge.restored or 0,
             edge.rendered or 0,
+            edge.losses,
         )
         yield _Happened(edge.at, number, entry, edge)
 
