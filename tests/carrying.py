@@ -14,7 +14,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
-import pytest
 from hypothesis import settings
 
 from clew.conversation.canonical import first_key, keys_of
@@ -48,12 +47,6 @@ def examples(count: int) -> settings:
 def formats_to_test() -> tuple[Format, ...]:
     """Returns the formats that are registered and write, and the two of the tests."""
     return (*(form for form in all_formats() if form.write is not None and form.splice is not None), TINY, LINES)
-
-
-def but_for(*names: str, why: str, run: bool = True) -> list[Any]:
-    """Returns the formats as parameters; what is not so yet for those named is told, and no failure."""
-    gap = pytest.mark.xfail(strict=False, reason=why, run=run)
-    return [pytest.param(form, marks=gap) if form.name in names else form for form in formats_to_test()]
 
 
 def pairs_to_test() -> list[tuple[Format, Format]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from carrying import Desk, but_for, formats_to_test, text_of
+from carrying import Desk, formats_to_test, text_of
 from clew.conversation.builder import make_assistant, make_call, make_result, make_user
 from clew.conversation.canonical import canonical_form, first_key
 from clew.conversation.groups import group_messages
@@ -531,11 +531,7 @@ def test_s125_one_id_in_two_turns(form: Format) -> None:
     assert [c.id for m in stored.read().messages for c in m.calls] == ["a", "a"]
 
 
-@pytest.mark.parametrize(
-    "form",
-    but_for("opencode", why="a result is looked for by the call's original id"),
-    ids=lambda form: form.name,
-)
+@every_format
 def test_s125_one_id_again_while_it_is_open(form: Format) -> None:
     # So it is read from an agent whose own ids differ, where a mark gives the original ones.
     messages = (

@@ -83,7 +83,7 @@ def _session_mark(metadata: msgspec.Raw) -> Mark | None:
 
 
 def _normal(entries: Sequence[Entry], telling: Telling) -> Normal:
-    builder = NormalBuilder()
+    builder = NormalBuilder(telling.renamed)
     for entry in entries:
         for said in messages_of(entry, telling):
             builder.add(said.message, said.record)

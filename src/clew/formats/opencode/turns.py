@@ -58,12 +58,14 @@ class Telling:
     """One way through a session: `full` as everything was said, else as the agent sends it now.
 
     `taken` holds the ids of calls without a result so far: a later call of the same id gets another one, since here
-    a result belongs to its own part and not to whichever call came first. `cut` tells that something was left out.
+    a result belongs to its own part and not to whichever call came first. `renamed` has the original ids of calls that
+    a mark names, by the ids under which they are told. `cut` tells that something was left out.
     """
 
     def __init__(self, *, full: bool) -> None:
         self.full = full
         self.taken: set[str] = set()
+        self.renamed: dict[str, str] = {}
         self.cut = False
 
 
@@ -235,17 +237,27 @@ def _tool(piece: Piece, entry: Entry, telling: Telling) -> tuple[Call, Said | No
         found = unwrap_arguments(bytes(memoryview(state.input)))
         arguments = found if found is not None else arguments
     name = mark.name if mark.name is not None else data.tool if isinstance(data.tool, str) else ""
-    id_ = mark.id if mark.id is not None else data.call_id if isinstance(data.call_id, str) else piece.id
-    if id_ in telling.taken:
-        id_ = f"{id_}#{piece.id}"
+    written = data.call_id if isinstance(data.call_id, str) else piece.id
+    id_ = _told_id(written, piece, mark, telling)
     outcome = _outcome(state, mark, telling)
     if outcome is None:
-        telling.taken.add(id_)
+        telling.taken.add(written)
         return Call(id_, name, arguments), None
     ended = member(state.time, "end")
     time_ms = ended if type(ended) is int else entry.time_ms
     message = Message("tool", outcome[0], "agent", "", time_ms, "", "", id_, outcome[1])
     return Call(id_, name, arguments), Said(message, piece.record)
+
+
+def _told_id(written: str, piece: Piece, mark: Mark, telling: Telling) -> str:
+    """Returns the id under which a call is told, so that no result goes to another one; notes its original id."""
+    again = written in telling.taken
+    told = f"{written}#{piece.id}" if again or written in telling.renamed else written
+    if mark.id is not None:
+        telling.renamed[told] = mark.id
+    elif told != written and not again:
+        telling.renamed[told] = written
+    return told
 
 
 def _outcome(state: ToolState, mark: Mark, telling: Telling) -> tuple[tuple[Part, ...], bool | None] | None:

@@ -378,7 +378,10 @@ def is_held(image: Image) -> bool:
 
 
 def _answers(messages: Sequence[Message]) -> dict[tuple[int, int], Message]:
-    """Returns the result of each call, by the place of the call's message and the number of the call in it."""
+    """Returns the result of each call, by the place of the call's message and the number of the call in it.
+
+    Results stand directly behind the message of their call: an open call of the same id before it is not theirs.
+    """
     waiting: dict[str, deque[tuple[int, int]]] = {}
     answers: dict[tuple[int, int], Message] = {}
     for place, message in enumerate(messages):
@@ -387,6 +390,7 @@ def _answers(messages: Sequence[Message]) -> dict[tuple[int, int], Message]:
             if calls:
                 answers[calls.popleft()] = message
             continue
+        waiting = {}
         for number, call in enumerate(message.calls):
             waiting.setdefault(call.id, deque()).append((place, number))
     return answers
