@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from clew.conversation.loss import Damage, Loss
-from clew.verbs.convert import Command, Converted, End, Report
+from clew.verbs.converted import Command, Converted, End, Report
 from clew.verbs.ls import Listed
 from clew.verbs.show import Shown, ShownBoundary, ShownBranch, ShownCall, ShownGroup, ShownResult
 

@@ -27,7 +27,8 @@ from clew.formats.marks import Names, wrap_arguments
 from clew.formats.protocol import Home
 from clew.platform.clock import FixedClock
 from clew.verbs.context import Context
-from clew.verbs.convert import Converted, convert
+from clew.verbs.convert import convert
+from clew.verbs.converted import Converted
 from clew.verbs.refer import open_session
 from clew.verbs.show import show_groups
 from clew_corpus import Case, own_cases, shared_cases

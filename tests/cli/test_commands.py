@@ -370,7 +370,15 @@ def test_restore_says_what_came_home(invoke, asked, around):
 def test_an_empty_folder_to_write_below_is_a_usage_error(invoke, asked):
     for words in (("restore", "x", "--to", ""), ("convert", "x", "--to", "codex", "--out", "")):
         assert invoke(*words).exit_code == 2
-    assert not {"restore.restore", "convert.convert"} & set(asked)
+    for words in (
+        ("ls",),
+        ("convert", "x", "--to", "codex"),
+        ("resume", "x"),
+        ("run", "translate", "--from", "claude", "--to", "codex"),
+    ):
+        result = invoke(*words, "--cwd", "")
+        assert (result.exit_code, "--cwd names no folder" in result.stderr) == (2, True), words
+    assert not {"restore.restore", "convert.convert", "ls.ls", "resume.resume"} & set(asked)
 
 
 def test_keep_tells_a_store_that_failed_from_a_session_that_cannot_be_read(invoke, asked):
@@ -380,7 +388,7 @@ def test_keep_tells_a_store_that_failed_from_a_session_that_cannot_be_read(invok
 
 
 def test_keep_tells_what_is_new_and_counts_the_rest(invoke, asked):
-    failed = NotKept("codex", "01a2", "/x", {"status": 6, "message": "torn\x1b[2J"})
+    failed = NotKept("codex", "01a2", "/x", {"status": 6, "message": "torn\x1b[2J", "hint": "Look\x07."})
     old = Kept("claude", "9c1e", 2, False, 3, 4, 0)
     asked["answers"]["keep.keep"] = [KEPT, old, failed]
     result = invoke("keep")
@@ -390,7 +398,7 @@ def test_keep_tells_what_is_new_and_counts_the_rest(invoke, asked):
         "  = kept here: capture 4, 412 records, 2 side files",
         "3 sessions: 1 kept now, 1 unchanged, 1 unreadable",
     ]
-    assert result.stderr == "! codex 01a2: torn␛[2J\n"
+    assert result.stderr == "! codex 01a2: torn␛[2J\n  Look␇.\n"
     body = json.loads(invoke("keep", "--json").stdout)
     assert (len(body["kept"]), len(body["not_kept"])) == (2, 1)
 

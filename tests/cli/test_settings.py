@@ -85,3 +85,9 @@ def test_an_agent_started_with_a_root_has_it_as_its_home(around):
     assert agent_environment(Settings(Path("/d")), around) == around.env
     with_root = agent_environment(Settings(Path("/d"), root=Path("/r")), around)
     assert with_root == {"HOME": "/r", "PATH": "/bin"}
+
+
+@pytest.mark.parametrize("option", ["--root", "--data"])
+def test_an_empty_name_is_no_folder(around, option):
+    with pytest.raises(UsageError, match=f"{option} names no folder"):
+        load_settings({option[2:]: ""}, around)

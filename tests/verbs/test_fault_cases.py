@@ -23,7 +23,8 @@ from clew.errors import AmbiguousError, ClewError, Refused
 from clew.formats.protocol import Home
 from clew.platform.clock import FixedClock
 from clew.verbs.context import Context
-from clew.verbs.convert import Converted, convert
+from clew.verbs.convert import convert
+from clew.verbs.converted import Converted
 from clew.verbs.keep import Kept, keep
 from clew.verbs.ls import Listed, ls
 from clew.verbs.refer import open_listed, open_session

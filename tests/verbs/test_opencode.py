@@ -158,7 +158,7 @@ def test_a_change_at_the_last_moment_is_seen(ctx: Context, tmp_path: Path, monke
         sql(tmp_path, f"UPDATE part SET time_updated = time_updated + 1 WHERE session_id = '{ID}'")
         place_all(*given)
 
-    monkeypatch.setattr("clew.verbs.convert.place_all", changed)
+    monkeypatch.setattr("clew.verbs.delivery.place_all", changed)
     with pytest.raises(Refused) as refused:
         convert(ctx, f"codex:{made.to.session_id}", to="opencode")
     assert refused.value.code == "target_diverged"

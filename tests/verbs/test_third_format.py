@@ -15,7 +15,8 @@ from clew.errors import ClewError, Refused
 from clew.store.protocol import UNKEYED
 from clew.verbs.agents import agents
 from clew.verbs.capture import capture_session
-from clew.verbs.convert import Converted, convert
+from clew.verbs.convert import convert
+from clew.verbs.converted import Converted
 from clew.verbs.keep import Kept, NotKept, keep
 from clew.verbs.ls import ls
 from clew.verbs.refer import open_session

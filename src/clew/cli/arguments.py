@@ -17,6 +17,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from clew.cli.safe import make_safe
+from clew.errors import UsageError
 
 if TYPE_CHECKING:
     _TextType = click.ParamType[str]
@@ -102,8 +103,11 @@ class FolderType(click.Path):
 def folder_text(cwd: Path, text: str) -> str:
     """Returns a folder named on the command line as an absolute path; a Windows path is taken as it stands.
 
-    Links are followed where the folder exists: agents record the folder that the system tells them.
+    Links are followed where the folder exists: agents record the folder that the system tells them. Raises
+    UsageError for an empty text: a variable that is not set is no name of the current folder.
     """
+    if not text:
+        raise UsageError("--cwd names no folder", hint="`.` is the current one.")
     if _WINDOWS.match(text):
         return text
     return os.path.realpath(cwd / text)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from clew.cli.style import Look
-    from clew.verbs.convert import Converted
+    from clew.verbs.converted import Converted
 
 HELP = """Carry a session to another agent.
 

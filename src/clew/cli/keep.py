@@ -93,6 +93,8 @@ def _tell(run: Invocation, one: Kept | NotKept, *, named: bool) -> None:
     name = look.session(one.agent, one.session_id)
     if not isinstance(one, Kept):
         run.screen.warn(f"{one.agent} {one.session_id}: {one.error.get('message', '')}")
+        if one.error.get("hint"):
+            run.screen.note("  " + look.safe(str(one.error["hint"]), line=True))
         return
     if not one.new and not named and not run.screen.verbose:
         return

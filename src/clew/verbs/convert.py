@@ -19,7 +19,7 @@ from clew.verbs.making import make_session
 from clew.verbs.reading import Opened
 from clew.verbs.refer import open_session
 
-__all__ = ["Converted", "convert", "convert_opened"]
+__all__ = ["convert", "convert_opened"]
 
 
 def convert(

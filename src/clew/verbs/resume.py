@@ -13,7 +13,8 @@ from clew.errors import NotFoundError, Refused, UsageError
 from clew.formats.protocol import Format
 from clew.formats.registry import get_format
 from clew.verbs.context import Context
-from clew.verbs.convert import Converted, convert_opened
+from clew.verbs.convert import convert_opened
+from clew.verbs.converted import Converted
 from clew.verbs.own import refuse_held
 from clew.verbs.reading import Opened
 from clew.verbs.refer import open_session
