@@ -23,6 +23,8 @@ def test_stores_elsewhere_are_refused_with_a_hint(tmp_path: Path):
         with pytest.raises(UsageError) as caught:
             open_stores(tmp_path, **given)
         assert caught.value.hint
+    assert "has no object store" in caught.value.message
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_opening_imports_no_database():

@@ -37,7 +37,7 @@ GLOBALS: Final = (
     ),
     GlobalOption("data", ("--data",), "Folder of clew's own data.", "DIR"),
     GlobalOption("store", ("--store",), "Database for clew's records instead of the one in the data folder.", "URL"),
-    GlobalOption("blobs", ("--blobs",), "Object store for what sessions hold instead of the data folder.", "URL"),
+    GlobalOption("blobs", ("--blobs",), "Object store for what sessions hold; this version has none, and refuses it.", "URL"),
     GlobalOption("json", ("--json",), "JSON on standard output; a failure is one JSON object on standard error."),
     GlobalOption("color", ("--color",), "When to use colour.", "WHEN", COLORS),
     GlobalOption(

@@ -9,7 +9,7 @@ from clew.cli.group import Invocation, SubGroup, verb
 
 HELP = """Look after clew's own data.
 
-What clew keeps lies in its data folder (`--data`), or in the database and object store that were named.
+What clew keeps lies in its data folder (`--data`), its records perhaps in the database that was named (`--store`).
 
 \b
 Examples:

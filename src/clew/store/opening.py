@@ -134,12 +134,13 @@ def open_stores(data: Path, *, url: str | None = None, blobs: str | None = None,
     `witness` is the file that remembers how far the records have come, `<data>/records.witness` where it is not
     given; outside of the folder it also notices when the whole folder went back to a backup.
     `url` names a PostgreSQL database for the records (`clew.store.address`); it is not connected to before its first
-    use. UsageError for any other address, and for `blobs`: this clew keeps what sessions hold in the folder.
+    use. UsageError for any other address, and for any `blobs`: an object store has its name among the options already, so
+    that nobody's settings change when it comes, and is refused until then rather than left aside.
     """
     if blobs is not None:
         raise UsageError(
-            "--blobs: this clew keeps what sessions hold in a local folder only",
-            hint="Leave --blobs out; --data names the folder.",
+            "--blobs: this version of clew has no object store; what sessions hold stays in the data folder",
+            hint="Leave it out, here, in CLEW_BLOBS and in clew.toml; --data names the folder. Nothing was written.",
         )
     if url is None:
         return Stores(data, witness=witness)
