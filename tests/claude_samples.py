@@ -9,18 +9,16 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from clew.conversation.builder import make_assistant, make_call, make_result, make_user
-from clew.conversation.model import Image, Message, Part, Reasoning, Text
-from clew.conversation.normal import normalise
+from clew.conversation.model import Message
 from clew.conversation.source import Session, SideFile, Source, Stream
 from clew.formats.claude.reader import read
 from clew.formats.protocol import WriteOptions, Written
+from odd_pieces import odd_conversations
 
 ID = "6f2b8a54-0c1e-4d7e-9a51-3f6f1c2d9b10"
 OTHER = "6f2b8a54-0c1e-4d7e-9a51-3f6f1c2d9b11"
 CWD = "/home/dev1/work/shop"
 PATH = f"projects/-home-dev1-work-shop/{ID}.jsonl"
-PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 Json = dict[str, Any]
 
@@ -161,60 +159,8 @@ ODD_TEXTS = (
     "x" * 3000,
 )
 ODD_NAMES = ("", "Bash", "multi.dots.x", ".", "mcp__x__y", "odd name!", "日本", "n" * 64, "n" * 65, "\ud800")
-ODD_ARGUMENTS = (
-    "",
-    "  ",
-    "{}",
-    '{"command":"ls"}',
-    '{"b":1.0,"a":[1e2,null,true]}',
-    '{"a":1,"a":2}',
-    '{"clew_text":"x"}',
-    '{"n":1e400}',
-    '{"n":12345678901234567890123}',
-    '{"s":"\\ud800"}',
-    '{"s":"\u2028"}',
-    "[1,2]",
-    '"text"',
-    "null",
-    "7",
-    "NaN",
-    "*** Begin Patch\n*** End Patch",
-    '{"cmd": not json',
-)
-
-texts = st.sampled_from(ODD_TEXTS) | st.text(max_size=12)
-images = st.sampled_from(
-    (
-        Image("image/png", PNG),
-        Image("image/tiff", "AAAA"),
-        Image("image/png", ""),
-        Image("", "", "https://example.org/a.png"),
-        Image("", "", "file:///a.png"),
-    )
-)
-spoken: st.SearchStrategy[Part] = texts.map(Text) | images
-ids = st.sampled_from(("", "a", "b", "call_1", "toolu_01", "id|ä", "x" * 64, "x" * 65, "\ud800"))
-calls = st.builds(make_call, ids, st.sampled_from(ODD_NAMES), st.sampled_from(ODD_ARGUMENTS) | st.text(max_size=6))
-times = st.none() | st.sampled_from((0, 1_796_067_394_000, -5, 10**18))
-kinds = st.sampled_from(("", "summary", "interruption", "command", "notice"))
-
-
-@st.composite
-def pieces(draw: st.DrawFn) -> Message:
-    match draw(st.sampled_from(("user", "agent", "assistant", "assistant", "result", "result"))):
-        case "user":
-            return make_user(*draw(st.lists(spoken, max_size=3)), time_ms=draw(times))
-        case "agent":
-            parts = draw(st.lists(spoken, max_size=2))
-            return make_user(*parts, origin="agent", kind=draw(kinds), time_ms=draw(times))
-        case "assistant":
-            told = st.lists(spoken | calls | st.builds(Reasoning, st.just("hm")), max_size=4)
-            return make_assistant(*draw(told), model=draw(st.sampled_from(("", "m1", "m2"))), time_ms=draw(times))
-        case _:
-            failed = draw(st.none() | st.booleans())
-            return make_result(draw(ids), *draw(st.lists(spoken, max_size=3)), is_error=failed, time_ms=draw(times))
 
 
 def conversations(max_size: int = 8) -> st.SearchStrategy[tuple[Message, ...]]:
     """Gives conversations in normal form, made of whatever could be hard to write."""
-    return st.lists(pieces(), max_size=max_size).map(lambda found: normalise(tuple(found)))
+    return odd_conversations(ODD_TEXTS, ODD_NAMES, max_size)

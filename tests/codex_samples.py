@@ -9,17 +9,15 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from clew.conversation.builder import make_assistant, make_call, make_result, make_user
-from clew.conversation.model import Image, Message, Part, Reasoning, Text
-from clew.conversation.normal import normalise
+from clew.conversation.model import Message
 from clew.conversation.source import Session, Source, Stream
 from clew.formats.codex.reader import read
 from clew.formats.protocol import WriteOptions, Written
+from odd_pieces import odd_conversations
 
 ID = "01a22df5-7ada-8893-8deb-9be09a8006e1"
 OTHER = "01a22df5-7ada-8893-8deb-9be09a8006e2"
 PATH = f"sessions/2026/11/30/rollout-2026-11-30T19-36-34-{ID}.jsonl"
-PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 INVENTED = "[clew: no result of this call was recorded; its outcome is unknown. Do not assume that it ran or failed.]"
 
@@ -68,66 +66,10 @@ ODD_NAMES = (
     "\ud800",
 )
 
-ODD_ARGUMENTS = (
-    "",
-    "  ",
-    "{}",
-    '{"command":"ls"}',
-    '{"b":1.0,"a":[1e2,null,true]}',
-    '{"a":1,"a":2}',
-    '{"clew_text":"x"}',
-    '{"n":1e400}',
-    '{"n":12345678901234567890123}',
-    '{"s":"\\ud800"}',
-    '{"s":"\ud800"}',
-    "[1,2]",
-    '"text"',
-    "null",
-    "7",
-    "NaN",
-    "1e400",
-    "*** Begin Patch\n*** End Patch",
-    '{"cmd": not json',
-    "const r = await tools.exec_command({});",
-)
-
-texts = st.sampled_from(ODD_TEXTS) | st.text(max_size=12)
-images = st.sampled_from(
-    (
-        Image("image/png", PNG),
-        Image("image/jpeg", "AAAA"),
-        Image("image/tiff", "AAAA"),
-        Image("image/png", ""),
-        Image("", "", "https://example.org/a.png"),
-        Image("", "", "file:///a.png"),
-    )
-)
-said: st.SearchStrategy[Part] = texts.map(Text) | images
-ids = st.sampled_from(("", "a", "b", "call_1", "toolu_01", "id|ä", "x" * 64, "x" * 65, "\ud800"))
-calls = st.builds(make_call, ids, st.sampled_from(ODD_NAMES), st.sampled_from(ODD_ARGUMENTS) | st.text(max_size=6))
-times = st.none() | st.sampled_from((0, 1_796_067_394_000, -5, 10**18))
-kinds = st.sampled_from(("", "summary", "interruption", "command", "notice"))
-
-
-@st.composite
-def pieces(draw: st.DrawFn) -> Message:
-    match draw(st.sampled_from(("user", "agent", "assistant", "assistant", "result", "result"))):
-        case "user":
-            return make_user(*draw(st.lists(said, max_size=3)), time_ms=draw(times))
-        case "agent":
-            parts = draw(st.lists(said, max_size=2))
-            return make_user(*parts, origin="agent", kind=draw(kinds), time_ms=draw(times))
-        case "assistant":
-            spoken = st.lists(said | calls | st.builds(Reasoning, st.just("hm")), max_size=4)
-            return make_assistant(*draw(spoken), model=draw(st.sampled_from(("", "m1", "m2"))), time_ms=draw(times))
-        case _:
-            failed = draw(st.none() | st.booleans())
-            return make_result(draw(ids), *draw(st.lists(said, max_size=3)), is_error=failed, time_ms=draw(times))
-
 
 def conversations(max_size: int = 8) -> st.SearchStrategy[tuple[Message, ...]]:
     """Gives conversations in normal form, made of whatever could be hard to write."""
-    return st.lists(pieces(), max_size=max_size).map(lambda found: normalise(tuple(found)))
+    return odd_conversations(ODD_TEXTS, ODD_NAMES, max_size)
 
 
 def options(**more: Any) -> WriteOptions:

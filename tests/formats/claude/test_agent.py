@@ -11,7 +11,7 @@ import pytest
 from agents.lab.judge import judge_sees
 from agents.lab.needs import need_agent
 from agents.lab.script import say
-from claude_samples import PNG, joined
+from claude_samples import joined
 from clew.conversation.builder import make_assistant, make_call, make_result, make_user
 from clew.conversation.canonical import keys_of
 from clew.conversation.groups import group_messages
@@ -23,6 +23,7 @@ from clew.formats.claude.splice import splice
 from clew.formats.claude.writer import write
 from clew.formats.marks import INVENTED, Names, wrap_arguments
 from clew.formats.protocol import Home, WriteOptions, Written
+from odd_pieces import PNG
 
 pytestmark = pytest.mark.agent
 

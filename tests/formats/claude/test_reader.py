@@ -6,10 +6,11 @@ import json
 
 import pytest
 
-from claude_samples import CWD, ID, INVENTED, OTHER, PNG, STANDIN, Native, call, read_data, said, sorts, source_of
+from claude_samples import CWD, ID, INVENTED, OTHER, STANDIN, Native, call, read_data, said, sorts, source_of
 from clew.conversation.source import SideFile
 from clew.formats.claude.reader import read
 from clew.formats.claude.records import read_time, write_time
+from odd_pieces import PNG
 
 
 def test_pieces_of_a_reply_and_parallel_results_are_one_group() -> None:

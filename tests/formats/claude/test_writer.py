@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from claude_samples import CWD, ID, INVENTED, PNG, STANDIN, joined, options, reread, said
+from claude_samples import CWD, ID, INVENTED, STANDIN, joined, options, reread, said
 from clew.conversation.builder import make_assistant, make_call, make_result, make_user
 from clew.conversation.model import Image, Message, Reasoning, Text
 from clew.conversation.text import JsonString
 from clew.formats.claude.writer import write
+from odd_pieces import PNG
 
 Row = dict[str, Any]
 

@@ -18,7 +18,8 @@ from clew.formats.codex import FORMAT
 from clew.formats.codex.compressed import pack
 from clew.formats.marks import INVENTED
 from clew.formats.protocol import Found, Home, Written
-from codex_samples import PNG, options
+from codex_samples import options
+from odd_pieces import PNG
 
 pytestmark = pytest.mark.agent
 

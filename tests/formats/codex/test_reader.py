@@ -14,7 +14,8 @@ from clew.formats.codex import compressed
 from clew.formats.codex.context import may_be_tagged, sort_by_text
 from clew.formats.codex.reader import read
 from clew.formats.codex.records import decode_time
-from codex_samples import ID, ODD_TEXTS, OTHER, PATH, PNG, event, item, line, message, meta, read_bytes, shape
+from codex_samples import ID, ODD_TEXTS, OTHER, PATH, event, item, line, message, meta, read_bytes, shape
+from odd_pieces import PNG
 
 try:
     from compression import zstd

@@ -12,7 +12,8 @@ from clew.formats.codex import FORMAT
 from clew.formats.codex.splice import splice
 from clew.formats.codex.writer import write
 from clew.formats.marks import INVENTED
-from codex_samples import ID, PNG, event, joined, message, meta, options, parsed, read_bytes, reread
+from codex_samples import ID, event, joined, message, meta, options, parsed, read_bytes, reread
+from odd_pieces import PNG
 
 CONVERSATION: tuple[Message, ...] = (
     make_user("Look."),
