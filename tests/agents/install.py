@@ -135,6 +135,8 @@ AGENTS = {
         Pin("droid", "droid", "0.215.0", ("@factory/cli-*/bin/droid",)),
         # It pins a certifi by its date, which an index may not have; any newer one serves.
         Pin("vibe", "mistral-vibe", "3.0.3", ("bin/vibe",), ("certifi>=2024",), python=True),
+        Pin("openhands", "openhands", "1.16.0", ("bin/openhands",), python=True),
+        Pin("hermes", "hermes-agent", "0.19.0", ("bin/hermes",), python=True),
     )
 }
 
