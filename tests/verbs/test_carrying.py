@@ -281,6 +281,19 @@ def test_one_id_in_two_folders_is_ambiguous(make: Make, home: Path, case: Case) 
         assert open_session(ctx, str(other)).session.id == case.session_id
 
 
+def test_an_agent_that_wants_a_model_named_is_told_its_default(make: Make, home: Path, case: Case) -> None:
+    with make() as ctx:
+        plain = convert(ctx, case.session_id or "", to="kimi", dry_run=True)
+    (home / ".kimi-code").mkdir()
+    (home / ".kimi-code" / "config.toml").write_text('default_model = "thread"\n')
+    with make() as ctx:
+        told = convert(ctx, case.session_id or "", to="kimi", dry_run=True)
+        asked = convert(ctx, case.session_id or "", to="kimi", model="other", dry_run=True)
+    assert plain.resume.argv == ("kimi", "-S", plain.to.session_id)
+    assert told.resume.argv == ("kimi", "-S", told.to.session_id, "-m", "thread")
+    assert asked.resume.argv[-2:] == ("-m", "other")
+
+
 def test_resume_says_what_is_no_longer_so(make: Make, case: Case, tmp_path: Path) -> None:
     with make() as ctx:
         with pytest.raises(Refused) as caught:

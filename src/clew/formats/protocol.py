@@ -42,6 +42,8 @@ class Traits(msgspec.Struct, frozen=True):
     listed_by: tuple[str, ...] = ()
     exported: bool = False
     """Whether it is no agent's: its files are written under `--out` only, and nothing resumes from one."""
+    names_model: bool = False
+    """Whether a session that clew wrote goes on only under a model that is named: the agent's default, if no other."""
 
 
 class Home(msgspec.Struct, frozen=True):

@@ -101,7 +101,8 @@ def finish(
     thread = _record(job, session, report, _losses(workshop), written=written)
     source = job.opened
     found_path = str(source.found.path) if source.found is not None else ""
-    argv = job.target.resume.argv(session.id, model=job.model)
+    default = job.target.locate.settings(job.home).model if job.target.traits.names_model else ""
+    argv = job.target.resume.argv(session.id, model=job.model or default)
     invented = workshop.written.invented if workshop.written is not None else 0
     return Converted(
         End(source.format.name, source.session.id, found_path, source.session.cwd),

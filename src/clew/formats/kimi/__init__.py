@@ -11,7 +11,14 @@ from clew.formats.protocol import Format, Traits
 FORMAT = Format(
     name=AGENT,
     title="Kimi Code",
-    traits=Traits(record_kind="line", transport="kimi", carries_id=False, verified=VERSION, listed_by=(STATE,)),
+    traits=Traits(
+        record_kind="line",
+        transport="kimi",
+        carries_id=False,
+        verified=VERSION,
+        listed_by=(STATE,),
+        names_model=True,
+    ),
     read=read,
     locate=KimiLocate(),
     resume=KimiResume(),
