@@ -90,12 +90,14 @@ class Scripted:
         *,
         target: Target = Target("openai", "m-1"),  # noqa: B008
         works_in_folder: bool = False,
+        left_out: tuple[str, ...] = (),
     ) -> None:
         self.reply = reply
         self.target = target
         self.protocol = "scripted"
         self.host = "host.example"
         self.works_in_folder = works_in_folder
+        self.left_out = left_out
         self.questions: list[str] = []
         self.folders: list[Path | None] = []
 

@@ -15,14 +15,8 @@ import pytest
 from clew.errors import HostError, UsageError
 from clew.runs.log import SessionRef
 from clew.runs.operation import ItemContext, ItemFailed, Usage
-from clew.runs.review.headless import (
-    HEADLESS,
-    AgentAsker,
-    Finished,
-    agent_environment,
-    get_headless,
-    launch_process,
-)
+from clew.runs.review.agents import HEADLESS, MAX_ARGUMENT_BYTES, get_headless
+from clew.runs.review.headless import AgentAsker, Finished, agent_environment, launch_process
 
 CLAUDE = {
     "type": "result",
@@ -110,6 +104,125 @@ def test_codex_is_asked_in_its_read_only_sandbox() -> None:
     )  # fmt: skip
 
 
+SAID = {
+    "gemini": (
+        json.dumps(
+            {"session_id": "9e31", "response": "the answer",
+             "stats": {"models": {"m": {"tokens": {"prompt": 10, "candidates": 4, "thoughts": 3, "total": 17}}}}},
+            indent=2,
+        ).encode(),
+        json.dumps({"session_id": "9e31", "error": {"message": "quota", "code": 1}}, indent=2).encode(),
+    ),
+    "qwen": (
+        json.dumps([{"type": "system", "session_id": "9e31"}, CLAUDE | {"session_id": "9e31"}]).encode(),
+        lines([{"type": "result", "session_id": "9e31", "is_error": True, "error": {"message": "quota"}}]),
+    ),
+    "opencode": (
+        lines([
+            {"type": "text", "sessionID": "9e31", "part": {"messageID": "m1", "text": "let me look"}},
+            {"type": "step_finish", "sessionID": "9e31", "part": {"tokens": {"input": 2, "output": 3, "reasoning": 1}}},
+            {"type": "text", "sessionID": "9e31", "part": {"messageID": "m2", "text": "the "}},
+            {"type": "text", "sessionID": "9e31", "part": {"messageID": "m2", "text": "answer"}},
+            {"type": "step_finish", "part": {"tokens": {"input": 3, "output": 3, "cache": {"read": 4, "write": 1}}}},
+        ]),
+        lines([{"type": "error", "sessionID": "9e31", "error": {"name": "E", "data": {"message": "quota"}}}]),
+    ),
+    "grok": (
+        json.dumps({"text": "the answer", "sessionId": "9e31", "usage": {"input_tokens": 10, "output_tokens": 7}},
+                   indent=2).encode(),
+        json.dumps({"type": "error", "sessionId": "9e31", "message": "quota"}).encode(),
+    ),
+    "kimi": (
+        lines([
+            {"role": "meta", "type": "system.version"},
+            {"role": "assistant", "content": "let me look"},
+            {"role": "assistant", "content": "the answer"},
+            {"role": "meta", "type": "session.resume_hint", "session_id": "9e31"},
+        ]),
+        b"",
+    ),
+    "pi": (
+        lines([
+            {"type": "session", "id": "9e31"},
+            {"type": "message_end", "message": {"role": "assistant", "content": [{"type": "text", "text": "hm"}],
+                                                "usage": {"input": 1, "output": 3, "cacheRead": 2}}},
+            {"type": "message_end", "message": {"role": "assistant", "usage": {"input": 7, "output": 4},
+                                                "content": [{"type": "text", "text": "the answer"}]}},
+        ]),
+        lines([
+            {"type": "session", "id": "9e31"},
+            {"type": "message_end",
+             "message": {"role": "assistant", "content": [], "stopReason": "error", "errorMessage": "quota"}},
+        ]),
+    ),
+    "droid": (
+        json.dumps(CLAUDE | {"session_id": "9e31"}).encode(),
+        json.dumps({"type": "result", "is_error": True, "session_id": "9e31", "result": "quota"}).encode(),
+    ),
+    "vibe": (
+        json.dumps(
+            [
+                {"sessionId": "9e31", "role": "user", "content": [{"type": "text", "text": "why?"}]},
+                {"sessionId": "9e31", "role": "assistant", "content": [{"type": "text", "text": "let me look"}]},
+                {"sessionId": "9e31", "role": "assistant", "content": [{"type": "text", "text": "the answer"}]},
+            ],
+            indent=2,
+        ).encode(),
+        b"[]",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(SAID))
+def test_every_agent_is_heard(name: str) -> None:
+    good, bad = SAID[name]
+    asking, launch = asker(name, Finished("exit", 0, good, b""), "some/model")
+    told = asking.ask("why?", Path("/tree"), context())
+    assert (told.text, told.session) == ("the answer", SessionRef(name, "9e31"))
+    assert told.usage == (Usage() if name in ("kimi", "vibe") else Usage(10, 7))
+    told_model = " ".join(launch.argv) + str(launch.given["environment"].get("VIBE_ACTIVE_MODEL"))
+    assert "some/model" in told_model
+    assert (launch.given["stdin"] == b"why?") is (name != "kimi")
+    with pytest.raises(ItemFailed) as caught:
+        asker(name, Finished("exit", 0, bad, b""))[0].ask("why?", Path("/tree"), context())
+    if name not in ("kimi", "vibe"):
+        assert "quota" in caught.value.reason
+        assert caught.value.session == SessionRef(name, "9e31")
+
+
+@pytest.mark.parametrize("name", sorted(HEADLESS))
+@pytest.mark.parametrize(
+    "said", [b"", b"garbage", b"[]", b"{}", b"[1, null]", b"\xff\n[1]\n", b'{"type": 1}\n{"a', b"[" * 9999]
+)
+def test_no_agent_answers_with_garbage(name: str, said: bytes) -> None:
+    with pytest.raises(ItemFailed, match=f"{name} gave no answer"):
+        asker(name, Finished("exit", 0, said, b""))[0].ask("why?", Path("/tree"), context())
+
+
+def test_a_question_that_no_argument_holds_fails_its_item_alone() -> None:
+    good, _ = SAID["kimi"]
+    assert asker("kimi", Finished("exit", 0, good, b""))[0].ask("x" * MAX_ARGUMENT_BYTES, Path("/t"), context()).text
+    with pytest.raises(ItemFailed) as caught:
+        asker("kimi", Finished("exit", 0, good, b""))[0].ask("x" * (MAX_ARGUMENT_BYTES + 1), Path("/t"), context())
+    assert (caught.value.classification, caught.value.ends_run) == ("input", False)
+
+
+def test_kimis_reader_has_reading_tools_alone() -> None:
+    _, launch = (made := asker("kimi", Finished("exit", 0, SAID["kimi"][0], b"")))
+    made[0].ask("why?", Path("/tree"), context())
+    reader = Path(launch.argv[launch.argv.index("--agent-file") + 1]).read_text()
+    assert "tools: [Read, Grep, Glob]\nsubagents: []" in reader
+
+
+def test_gemini_trusts_a_folder_only_when_trust_puts_nothing_into_effect(tmp_path: Path) -> None:
+    asking, launch = asker("gemini", Finished("exit", 0, SAID["gemini"][0], b""))
+    asking.ask("why?", tmp_path, context())
+    assert "--skip-trust" in launch.argv
+    (tmp_path / ".env").write_text("GOOGLE_GEMINI_BASE_URL=http://elsewhere")
+    asking.ask("why?", tmp_path, context())
+    assert "--skip-trust" not in launch.argv
+
+
 @pytest.mark.parametrize(
     ("agent", "done", "classification", "reason"),
     [
@@ -152,8 +265,9 @@ def test_a_failure_keeps_the_session_and_the_cost() -> None:
 
 
 def test_an_unknown_agent_is_refused() -> None:
-    with pytest.raises(UsageError, match="cannot be asked"):
-        get_headless("vim")
+    for name in ("vim", "amp"):
+        with pytest.raises(UsageError, match=f"{name}.* cannot be asked"):
+            get_headless(name)
 
 
 # --- launching --------------------------------------------------------------------------------------------

@@ -294,6 +294,28 @@ def test_an_agent_works_in_a_checkout_of_the_sealed_commit(shop: Shop) -> None:
     assert resumed.manifest.terminal_state == "complete"
 
 
+def test_what_an_agent_would_obey_is_not_laid_out(shop: Shop) -> None:
+    seen: list[list[str]] = []
+
+    def reply(question: str, context: ItemContext) -> str:
+        folder = asker.folders[-1]
+        assert folder is not None
+        seen.append(sorted(path.name for path in folder.iterdir() if path.name != ".git"))
+        return answer()
+
+    asker = agent(reply=reply, left_out=(".env", ".gemini", ".qwen", "absent"))
+    shop.commit({".env": "URL=http://elsewhere\n", ".gemini/settings.json": "{}\n", "lib/.env": "A=1\n"})
+    (shop.root / ".qwen").symlink_to(".gemini")
+    shop.git("add", ".qwen")
+    shop.git("commit", "-q", "-m", "a link")
+    result = review(shop, asker, commit="HEAD~1")
+    assert result.manifest.terminal_state == "complete"
+    assert len(asker.questions) == 3, "their changes are reviewed"
+    assert {".env", ".gemini", ".qwen"}.isdisjoint(seen[0])
+    assert "lib" in seen[0]
+    assert (shop.root / ".env").exists()
+
+
 def test_an_agent_sees_the_index_as_it_is(shop: Shop) -> None:
     seen: list[str] = []
 

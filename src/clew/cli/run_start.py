@@ -20,10 +20,11 @@ from clew.formats.registry import get_format
 from clew.runs.engine import Progress, RunOptions, RunResult, RunSettings, carry_out
 from clew.runs.folder import find_all, get_run
 from clew.runs.operation import Operation
+from clew.runs.review.agents import HEADLESS, get_headless
 from clew.runs.review.asking import AskAgent
 from clew.runs.review.endpoint import EndpointAsker, resolve_endpoint
 from clew.runs.review.git import Git, open_repository
-from clew.runs.review.headless import HEADLESS, AgentAsker, get_headless
+from clew.runs.review.headless import AgentAsker
 from clew.runs.review.operation import RESUMABLE, ReviewLimits, ReviewOperation, ReviewPlan, make_wanted
 from clew.runs.review.rules import FileFilter, load_rules
 from clew.runs.review.selection import DEFAULT_TOKEN_LIMIT
@@ -224,7 +225,9 @@ def _make_agent(start: Start, name: str, model: str) -> AskAgent:
         if program is None:
             continue
         # The model that the agent is set to now: when its configuration changes, a resume is to notice.
-        chosen = model or get_format(agent.name).locate.settings(start.ctx.home).model
+        set_to = get_format(agent.name).locate.settings(start.ctx.home)
+        named = (set_to.provider, set_to.model) if agent.names_provider else (set_to.model,)
+        chosen = model or (set_to.model and "/".join(filter(None, named)))
         return AgentAsker(
             agent, program=program, model=chosen, environment=environment, new_uuid=lambda: str(uuid.uuid4())
         )

@@ -7,7 +7,8 @@ rules.py      rule layers, the file filter, their digest
 selection.py  which of the changes are reviewed, and why the others are not
 question.py   what is asked about one file
 asking.py     who is asked: the protocol, and patience with the network
-headless.py   agents as they run without a terminal
+headless.py   agents as they run without a terminal: launched, heard, ended
+agents.py     how each agent is called then, and what it writes
 endpoint.py   OpenAI-compatible and Anthropic endpoints
 checkout.py   the sealed commit in a work tree of its own
 operation.py  all of it as an operation of the run machinery

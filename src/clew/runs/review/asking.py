@@ -49,7 +49,7 @@ class AskAgent(Protocol):
 
     @property
     def protocol(self) -> str:
-        """How it is spoken to: `claude`, `codex`, `openai`, `anthropic`."""
+        """How it is spoken to: an agent's name, `openai`, `anthropic`."""
         ...
 
     @property
@@ -60,6 +60,11 @@ class AskAgent(Protocol):
     @property
     def works_in_folder(self) -> bool:
         """Tells whether it wants to lie in a checkout and read there."""
+        ...
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Names at the top of a checkout that are not laid out, since it would obey them; empty for an endpoint."""
         ...
 
     def ask(self, question: str, folder: Path | None, context: ItemContext) -> Answer:

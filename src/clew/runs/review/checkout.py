@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,9 +18,12 @@ from clew.runs.review.git import Git, GitFailed, keep_index_tree
 
 
 @contextmanager
-def checked_out(git: Git, commit: str, folder: Path, run_id: str, *, index_tree: str = "") -> Generator[Path]:
+def checked_out(
+    git: Git, commit: str, folder: Path, run_id: str, *, index_tree: str = "", left_out: Sequence[str] = ()
+) -> Generator[Path]:
     """Makes a work tree of `commit` below `folder` for the block; with `index_tree`, of what the index holds.
 
+    `left_out` are names at its top that are not to be there: what an agent would take settings or addresses from.
     Raises ClewError (`checkout_failed`) when git cannot make it; nothing of it stays then.
     """
     if not commit:
@@ -41,9 +44,18 @@ def checked_out(git: Git, commit: str, folder: Path, run_id: str, *, index_tree:
             raise ClewError(
                 error.message, code="checkout_failed", hint="Ask an endpoint (--provider) instead."
             ) from error
+        for name in left_out:
+            _remove(path / name)
         yield path
     finally:
         remove_checkout(git, path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def remove_checkout(git: Git, path: Path) -> None:

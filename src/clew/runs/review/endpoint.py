@@ -130,6 +130,7 @@ class EndpointAsker:
         self.protocol: str = endpoint.speech
         self.host = endpoint.host
         self.works_in_folder = False
+        self.left_out: tuple[str, ...] = ()
 
     def ask(self, question: str, folder: Path | None, context: ItemContext) -> Answer:
         """Returns the completion; raises ItemFailed, or Unreached for the network."""

@@ -1,28 +1,25 @@
 """Agents as they run without a terminal: one fresh session for each question, bounded in time.
 
-A question goes in on stdin, so that no length limit of a command line cuts it. Agents are asked to read only: Claude
-Code gets its reading tools and neither the settings of the folder under review nor any server, Codex its read-only
-sandbox. The environment is handed in and cleaned of what makes an agent believe it runs inside another one.
+How each agent is called and what it writes is in agents.py; here it is launched, heard and ended. The environment is
+handed in and cleaned of what makes an agent believe it runs inside another one.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from clew.errors import HostError, UsageError
+from clew.errors import HostError
 from clew.runs.admission import AGENT_PREFIX
 from clew.runs.lineage import Target
-from clew.runs.log import SessionRef
-from clew.runs.operation import ItemContext, ItemFailed, Usage
+from clew.runs.operation import ItemContext, ItemFailed
 from clew.runs.review.asking import MAX_ANSWER_BYTES, Answer
 
 _POLL_S = 0.2
@@ -125,89 +122,32 @@ def agent_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return kept | {"NO_COLOR": "1", "TERM": "dumb"}
 
 
+class Call(Struct, frozen=True):
+    """One call of an agent: its command line, what it gets on stdin, what its environment has besides."""
+
+    argv: tuple[str, ...]
+    stdin: bytes = b""
+    environment: Mapping[str, str] = {}
+
+
 class HeadlessAgent(Protocol):
     """How one agent is called without a terminal."""
 
     name: str
 
-    def arguments(self, program: str, model: str, session_id: str, folder: Path) -> tuple[str, ...]:
-        """Returns the command line; the question comes on stdin."""
+    obeys: tuple[str, ...]
+    """What of a folder's top it would take settings, servers or addresses from: no commit under review may have it."""
+
+    names_provider: bool
+    """Tells whether a model is named `provider/model`."""
+
+    def call(self, program: str, model: str, session_id: str, folder: Path, question: bytes) -> Call:
+        """Returns the call; raises ItemFailed when the question cannot be handed over."""
         ...
 
     def read(self, stdout: bytes, session_id: str) -> Answer:
         """Returns the answer in what it wrote; raises ItemFailed when there is none."""
         ...
-
-
-class ClaudeHeadless:
-    """Claude Code: `claude -p`, one JSON object at the end."""
-
-    name = "claude"
-
-    def arguments(self, program: str, model: str, session_id: str, folder: Path) -> tuple[str, ...]:
-        """Returns the command line: reading tools only, the user's settings only, no servers, no slash commands."""
-        tools = "Read,Grep,Glob"
-        fixed = ("-p", "--output-format", "json", "--session-id", session_id, "--tools", tools, "--allowedTools", tools)
-        safe = ("--setting-sources", "user", "--strict-mcp-config", "--disable-slash-commands")
-        return (program, *fixed, *safe, *(("--model", model) if model else ()))
-
-    def read(self, stdout: bytes, session_id: str) -> Answer:
-        """Returns the text of the `result` object."""
-        told = _last_object(stdout)
-        session = SessionRef(self.name, _string(told, "session_id") or session_id)
-        usage = _claude_usage(told.get("usage"))
-        text = _string(told, "result")
-        if told.get("is_error") or told.get("type") != "result" or not text:
-            why = text or _string(told, "subtype") or "no result in what it wrote"
-            raise ItemFailed("provider", f"claude gave no answer: {why}", usage=usage, session=session)
-        return Answer(text, usage, _main_model(told.get("modelUsage")), session)
-
-
-class CodexHeadless:
-    """Codex: `codex exec --json`, one event a line."""
-
-    name = "codex"
-
-    def arguments(self, program: str, model: str, session_id: str, folder: Path) -> tuple[str, ...]:
-        """Returns the command line: read-only sandbox; Codex chooses the session's id itself."""
-        fixed = ("exec", "--json", "--sandbox", "read-only", "--skip-git-repo-check", "--color", "never")
-        return (program, *fixed, "--cd", str(folder), *(("--model", model) if model else ()), "-")
-
-    def read(self, stdout: bytes, session_id: str) -> Answer:
-        """Returns the last agent message of the turn."""
-        text, why, usage = "", "no answer in what it wrote", Usage()
-        session: SessionRef | None = None
-        for event in _objects(stdout):
-            kind = event.get("type")
-            if kind == "thread.started" and (thread := _string(event, "thread_id")):
-                session = SessionRef(self.name, thread)
-            elif kind == "item.completed":
-                item = _members(event.get("item"))
-                if item.get("type") == "agent_message":
-                    text = _string(item, "text") or text
-            elif kind == "turn.completed":
-                usage = _codex_usage(event.get("usage"))
-            elif kind == "turn.failed":
-                why, text = _string(_members(event.get("error")), "message") or why, ""
-            elif kind == "error":
-                why = _string(event, "message") or why
-        if not text:
-            raise ItemFailed("provider", f"codex gave no answer: {why}", usage=usage, session=session)
-        return Answer(text, usage, "", session)
-
-
-HEADLESS: dict[str, HeadlessAgent] = {agent.name: agent for agent in (ClaudeHeadless(), CodexHeadless())}
-"""The agents that can be asked without a terminal, by their short names."""
-
-
-def get_headless(name: str) -> HeadlessAgent:
-    """Returns how an agent is called; raises UsageError for one that cannot be asked without a terminal here."""
-    try:
-        return HEADLESS[name]
-    except KeyError:
-        raise UsageError(
-            f"{name!r} cannot be asked without a terminal", hint=f"Take one of: {', '.join(sorted(HEADLESS))}."
-        ) from None
 
 
 class AgentAsker:
@@ -235,17 +175,21 @@ class AgentAsker:
         self.protocol = agent.name
         self.host = ""
         self.works_in_folder = True
+        self.left_out = agent.obeys
 
     def ask(self, question: str, folder: Path | None, context: ItemContext) -> Answer:
         """Returns the agent's answer; raises ItemFailed, with the session where it is known."""
         assert folder is not None, "an agent is asked in a folder"
         session_id = self._new_uuid()
         try:
+            call = self._agent.call(
+                self._program, self.target.model, session_id, folder, question.encode("utf-8", "replace")
+            )
             done = self._launch(
-                self._agent.arguments(self._program, self.target.model, session_id, folder),
-                stdin=question.encode("utf-8", "replace"),
+                call.argv,
+                stdin=call.stdin,
                 cwd=folder,
-                environment=self._environment,
+                environment=self._environment | dict(call.environment),
                 context=context,
             )
         except HostError as error:
@@ -270,55 +214,3 @@ class AgentAsker:
             reason = f"{name} ended with status {done.status} after it had answered"
             raise ItemFailed("provider", reason, usage=answer.usage, session=answer.session)
         return answer
-
-
-# --- what agents write ------------------------------------------------------------------------------------
-
-
-def _objects(data: bytes) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for line in data.splitlines():
-        with contextlib.suppress(ValueError, RecursionError):
-            members = _members(json.loads(line))
-            if members:
-                found.append(members)
-    return found
-
-
-def _last_object(data: bytes) -> dict[str, Any]:
-    try:
-        whole: object = json.loads(data)
-    except (ValueError, RecursionError):
-        return (_objects(data) or [{}])[-1]
-    # Some versions write the list of all messages; its last member is the result.
-    return _members(cast("list[object]", whole)[-1] if isinstance(whole, list) and whole else cast("object", whole))
-
-
-def _members(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _string(members: Mapping[str, Any], name: str) -> str:
-    value = members.get(name)
-    return value if isinstance(value, str) else ""
-
-
-def _count(members: Mapping[str, Any], *names: str) -> int:
-    values = [members.get(name) for name in names]
-    return sum(value for value in values if isinstance(value, int) and value > 0)
-
-
-def _claude_usage(value: object) -> Usage:
-    told = _members(value)
-    read = _count(told, "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-    return Usage(read, _count(told, "output_tokens"))
-
-
-def _codex_usage(value: object) -> Usage:
-    # Its cached input is part of its input.
-    return Usage(_count(_members(value), "input_tokens"), _count(_members(value), "output_tokens"))
-
-
-def _main_model(value: object) -> str:
-    told = _members(value)
-    return max(told, key=lambda name: _count(_members(told[name]), "outputTokens"), default="")

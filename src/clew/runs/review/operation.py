@@ -238,7 +238,14 @@ class ReviewOperation:
         elif self._asker.works_in_folder:
             remove_stale_checkouts(self._git, self._checkouts, self._is_active)
             commit = pinned.head or pinned.base
-            place = checked_out(self._git, commit, self._checkouts, run_id, index_tree=pinned.index_tree)
+            place = checked_out(
+                self._git,
+                commit,
+                self._checkouts,
+                run_id,
+                index_tree=pinned.index_tree,
+                left_out=self._asker.left_out,
+            )
         with place as folder:
             yield lambda item, context: self._review(pinned, item, folder, context)
 
