@@ -167,6 +167,8 @@ def _streams(agent: str, home: Path, session_id: str | None) -> tuple[Path, ...]
         return tuple(sorted(home.glob(f".factory/sessions/*/{session_id or '*'}.jsonl")))
     if agent == "vibe":
         return tuple(sorted(home.glob(f".vibe/logs/session/unified/{session_id or '*'}/chunks/*.json")))
+    if agent == "hermes":
+        return tuple(sorted(home.glob(".hermes/state.db")))
     if agent == "opencode":
         return tuple(sorted(home.glob(".local/share/opencode/opencode.db")))
     if agent == "codex":

@@ -84,7 +84,7 @@ def unicode(lab: Recorder) -> Recording:
         calls(shell, text="Ich drucke … 🖨️\u2028"),
         say(" Leading and trailing blanks. \n\n"),
     ]
-    zero = "" if lab.agent in ("grok", "kimi") else "\u0000 "  # these take a prompt as an argument
+    zero = "" if lab.agent in ("grok", "hermes", "kimi") else "\u0000 "  # these take a prompt as an argument
     prompts = [ODD_TEXT, f"A zero {zero}and a long line: {LONG_LINE}", "Print odd bytes."]
     session = lab.hold(prompts, script)
     return Recording(session, str(lab.cwd), lab.said(), notes="CJK, emoji, RTL, U+2028, ANSI, CRLF, NUL, 20 kB a line.")
@@ -431,6 +431,7 @@ CASES: dict[str, dict[str, Conversation]] = {
     "pi": {name: SHARED[name] for name in SHARED if name not in ("bigoutput",)},
     "droid": {"simple": simple, "tools": tools, "unicode": unicode, "resumed": resumed, "image": image},
     "vibe": {"simple": simple, "tools": tools, "resumed": resumed},  # it takes prompts as arguments: no zero bytes
+    "hermes": {"simple": simple, "tools": tools, "unicode": unicode, "resumed": resumed},
     "gemini": {"simple": simple, "tools": tools, "resumed": resumed},
     "qwen": {"simple": simple, "tools": tools, "unicode": unicode, "resumed": resumed},
     "opencode": {

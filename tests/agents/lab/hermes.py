@@ -33,6 +33,8 @@ CONFIG = """model:
   api_key: sk-fake-000
   context_length: 200000
   supports_vision: true
+security:
+  tirith_enabled: false
 """
 
 DATABASE = ".hermes/state.db"

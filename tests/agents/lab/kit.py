@@ -251,11 +251,33 @@ class VibeKit(PiKit):
         return Call("write_file", {"path": path, "content": text}, f"call_{call_id}")
 
 
+class HermesKit(PiKit):
+    """Hermes's tools."""
+
+    def shell(self, command: str, call_id: str) -> Call:
+        """Runs a command."""
+        return Call("terminal", {"command": command}, f"call_{call_id}")
+
+    def read(self, path: str, call_id: str) -> Call:
+        """Reads a file."""
+        return Call("read_file", {"path": path}, f"call_{call_id}")
+
+    def edit(self, path: str, old: str, new: str, call_id: str) -> Call:
+        """Replaces a line of a file."""
+        arguments = {"mode": "replace", "path": path, "old_string": old, "new_string": new}
+        return Call("patch", arguments, f"call_{call_id}")
+
+    def write(self, path: str, text: str, call_id: str) -> Call:
+        """Writes a new file."""
+        return Call("write_file", {"path": path, "content": text}, f"call_{call_id}")
+
+
 KITS: dict[str, Any] = {
     "claude": ClaudeKit(),
     "codex": CodexKit(),
     "gemini": GeminiKit(),
     "grok": GrokKit(),
+    "hermes": HermesKit(),
     "kimi": KimiKit(),
     "opencode": OpenCodeKit(),
     "pi": PiKit(),

@@ -11,11 +11,11 @@ from typing import Literal
 import pytest
 
 from agents.install import AGENTS, find_agent
-from agents.lab import claude, codex, droid, gemini, grok, kimi, opencode, pi, qwen, vibe
+from agents.lab import claude, codex, droid, gemini, grok, hermes, kimi, opencode, pi, qwen, vibe
 
 __all__ = ["DRIVERS", "AgentName", "need_agent"]
 
-AgentName = Literal["claude", "codex", "droid", "gemini", "grok", "kimi", "opencode", "pi", "qwen", "vibe"]
+AgentName = Literal["claude", "codex", "droid", "gemini", "grok", "hermes", "kimi", "opencode", "pi", "qwen", "vibe"]
 
 DRIVERS: dict[str, ModuleType] = {
     "claude": claude,
@@ -23,6 +23,7 @@ DRIVERS: dict[str, ModuleType] = {
     "droid": droid,
     "gemini": gemini,
     "grok": grok,
+    "hermes": hermes,
     "kimi": kimi,
     "opencode": opencode,
     "pi": pi,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agents.lab import claude, codex, droid, gemini, grok, kimi, opencode, pi, qwen, seen, vibe
+from agents.lab import claude, codex, droid, gemini, grok, hermes, kimi, opencode, pi, qwen, seen, vibe
 from agents.lab.judge import to_groups
 from agents.lab.kit import KITS
 from agents.lab.model import FakeModel, Request
@@ -27,6 +27,7 @@ READERS: dict[str, Any] = {
     "droid": droid.read_body,
     "gemini": gemini.read_body,
     "grok": grok.read_body,
+    "hermes": seen.from_chat_api,
     "kimi": kimi.read_body,
     "opencode": opencode.read_body,
     "pi": pi.read_body,
@@ -40,6 +41,7 @@ FOLDERS: dict[str, tuple[str, ...]] = {
     "droid": (".factory/sessions",),
     "gemini": (".gemini/tmp",),
     "grok": (".grok/sessions",),
+    "hermes": (),
     "kimi": (".kimi-code/sessions",),
     "opencode": (),
     "pi": (".pi/agent/sessions",),
@@ -53,6 +55,7 @@ SESSIONS: dict[str, Any] = {
     "droid": droid,
     "gemini": gemini,
     "grok": grok,
+    "hermes": hermes,
     "kimi": kimi,
     "pi": pi,
     "qwen": qwen,
@@ -172,6 +175,8 @@ class Recorder:
                 shutil.copytree(self.home / folder, target / folder)
         if self.agent == "opencode":
             opencode.pack(self.home, target)
+        if self.agent == "hermes":
+            hermes.pack(self.home, target)
         if self.agent == "vibe":
             vibe.strip(target)
         for path in sorted(target.rglob("*"), reverse=True):

@@ -35,9 +35,9 @@ LONGEST = 80
 def scrub_home(agent: str, home: Path) -> None:
     """Scrubs every session file under a fixture's home, in place.
 
-    OpenCode keeps nothing of its own words in a session's rows.
+    OpenCode keeps nothing of its own words in a session's rows; what Hermes keeps there goes when it is packed.
     """
-    if agent == "opencode":
+    if agent in ("hermes", "opencode"):
         return
     scrub = {
         "claude": _scrub_claude,
