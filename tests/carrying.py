@@ -18,7 +18,7 @@ from hypothesis import settings
 
 from clew.conversation.canonical import first_key, keys_of
 from clew.conversation.model import Message
-from clew.conversation.source import Session, SideFile
+from clew.conversation.source import Session, SideFile, Stream
 from clew.formats.protocol import Format, Home
 from clew.formats.registry import all_formats
 from clew.ids import CaptureId
@@ -29,7 +29,7 @@ from clew.store.memory import MemoryResidue
 from clew.verbs.capture import candidates_for, capture_session
 from clew.verbs.reading import Opened
 from clew.verbs.workshop import Workshop
-from conversations import Stored, store_conversation, write_options
+from conversations import Stored, store_conversation, store_streams, write_options
 from lineformat import FORMAT as LINES
 from thirdformat import FORMAT as TINY
 
@@ -109,8 +109,7 @@ class Desk:
         """Writes the conversation in a format, as a continuation of what was captured or plainly, and captures that."""
         home = self.bring_home(form, messages, own)
         if isinstance(home, Restored):
-            stream = home.streams[-1]
-            stored = Stored(form, bytes(stream.data), stream.path, home.session.side)
+            stored = store_streams(form, home.streams, home.session.side)
         else:
             stored = store_conversation(form, messages, session_id)
         self.capture(stored)
@@ -129,9 +128,8 @@ class Desk:
 
 
 def text_of(home: Restored) -> bytes:
-    """Returns the restored bytes of a session in one stream."""
-    assert len(home.streams) == 1
-    return bytes(home.streams[0].data)
+    """Returns the restored bytes of a session."""
+    return b"".join(bytes(stream.data) for stream in home.streams)
 
 
 def complete(session: Session) -> bool:
@@ -154,6 +152,10 @@ def end_of_body(stored: Stored) -> int:
 
 def with_junk(stored: Stored) -> Stored:
     """Returns the session with a record more that says nothing."""
+    if stored.form.traits.record_kind == "file":
+        streams = stored.source.streams
+        junk = Stream(streams[0].path.replace("event-00000-", "event-00000-f"), b'{"kind":"FromTheFuture"}')
+        return store_streams(stored.form, (streams[0], junk, *streams[1:]), stored.side)
     if stored.form is TINY:
         data = re.sub(rb'("(?:messages|steps)":\[)', rb"\g<1>5,", stored.data, count=1).replace(b"[5,]", b"[5]")
     else:

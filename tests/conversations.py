@@ -268,17 +268,26 @@ def _with_ids(message: Message, rename: Any) -> Message:
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """One session as it lies on a disk."""
+    """One session as it lies on a disk.
+
+    `data` are all its streams laid end to end: `before` names those before the last one (`path`) with their sizes.
+    """
 
     form: Format
     data: bytes
     path: str
     side: tuple[SideFile, ...] = ()
+    before: tuple[tuple[str, int], ...] = ()
 
     @property
     def source(self) -> Source:
         """Returns it as a reader gets it."""
-        return Source((Stream(self.path, self.data),), self.side)
+        streams: list[Stream] = []
+        at = 0
+        for path, size in self.before:
+            streams.append(Stream(path, self.data[at : at + size]))
+            at += size
+        return Source((*streams, Stream(self.path, self.data[at:])), self.side)
 
     def read(self) -> Session:
         """Returns what its reader makes of it."""
@@ -308,7 +317,16 @@ def store_written(form: Format, written: Written) -> Stored:
         for file in written.files
         if file.role == "side"
     )
-    return Stored(form, b"".join(map(bytes, streams[-1].chunks())), streams[-1].path, side)
+    if form.traits.record_kind != "file":  # what stands before the last stream is read with it from elsewhere
+        streams = streams[-1:]
+    return store_streams(form, [Stream(f.path, b"".join(map(bytes, f.chunks()))) for f in streams], side)
+
+
+def store_streams(form: Format, streams: Sequence[Stream], side: tuple[SideFile, ...] = ()) -> Stored:
+    """Returns a session of these streams."""
+    data = b"".join(bytes(stream.data) for stream in streams)
+    before = tuple((stream.path, len(stream.data)) for stream in streams[:-1])
+    return Stored(form, data, streams[-1].path, side, before)
 
 
 def store_conversation(form: Format, messages: Sequence[Message], session_id: str = "") -> Stored:

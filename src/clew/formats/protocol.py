@@ -21,14 +21,14 @@ from clew.conversation.source import Buffer, Ending, Session, SideFile, Source
 class Traits(msgspec.Struct, frozen=True):
     """What a format declares about itself.
 
-    `record_kind`: line, range (of a document) or row. `transport` names the id space for handles. `carries_id`:
+    `record_kind`: line, range (of a document), row, or file. `transport` names the id space for handles. `carries_id`:
     whether the records carry the session's id. `cursor_in_key`: whether a place in a tree names the writer's target.
     `holds_*`: what it can say. `any_uuid`: whether clew may choose the id (a derived version 8 UUID).
     `writes`: whether writing is offered; `verified` the version whose real agent resumed what we wrote. `listed_by`
     names the files by which the agent finds a session: they are placed last, so that it never finds half a one.
     """
 
-    record_kind: Literal["line", "range", "row"]
+    record_kind: Literal["line", "range", "row", "file"]
     transport: str
     carries_id: bool = True
     cursor_in_key: bool = False
