@@ -50,7 +50,10 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 def frame_document(data: bytes, name: str) -> Frame | None:
-    """Returns where things lie in a document whose list is the member `name`; None where the bytes are no object."""
+    """Returns where things lie in a document whose list is the member `name`; None where the bytes are no object.
+
+    With no name the document itself is the list, and None stands for bytes that are none.
+    """
     text = data.decode("latin-1")  # one character a byte, and none from 0x80 on is structure
     facts: dict[str, tuple[int, int]] = {}
     opened = 0
@@ -72,15 +75,17 @@ def frame_document(data: bytes, name: str) -> Frame | None:
             at = _blank(text, end)
     except _GIVEN_UP:
         return Frame(opened, tuple(elements), closed, ends=False, sound=False, facts=facts)
-    sound = _closes(text, at + 1, facts)
+    sound = _closes(text, at + 1, facts) if name else _blank(text, at + 1) == len(text)
     return Frame(opened, tuple(elements), closed, ends=True, sound=sound, facts=facts)
 
 
 def _open(text: str, at: int, facts: dict[str, tuple[int, int]], wanted: str) -> int:
     """Returns the offset behind the bracket that opens the list; notes the members before it."""
     at = _blank(text, at)
-    if text[at] != "{":
+    if text[at] != ("{" if wanted else "["):
         raise ValueError(at)
+    if not wanted:
+        return at + 1
     at = _blank(text, at + 1)
     while True:
         name, at = _member(text, at)
