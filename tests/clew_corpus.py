@@ -159,6 +159,8 @@ def _streams(agent: str, home: Path, session_id: str | None) -> tuple[Path, ...]
         return tuple(sorted(home.glob(f".qwen/projects/*/chats/{session_id or '*'}.jsonl")))
     if agent == "grok":
         return tuple(sorted(home.glob(f".grok/sessions/*/{session_id or '*'}/chat_history.jsonl")))
+    if agent == "cline":
+        return tuple(sorted(home.glob(f".cline/data/sessions/*/{session_id or '*'}.messages.json")))
     if agent == "kimi":
         return tuple(sorted(home.glob(f".kimi-code/sessions/*/{session_id or '*'}/agents/main/wire.jsonl")))
     if agent == "pi":

@@ -132,6 +132,7 @@ AGENTS = {
             NODE_22,
             ("node-*/bin/node",),
         ),
+        Pin("cline", "cline", "3.0.65", ("@cline/cli-*/bin/cline",)),
         Pin("droid", "droid", "0.215.0", ("@factory/cli-*/bin/droid",)),
         # It pins a certifi by its date, which an index may not have; any newer one serves.
         Pin("vibe", "mistral-vibe", "3.0.3", ("bin/vibe",), ("certifi>=2024",), python=True),

@@ -11,14 +11,17 @@ from typing import Literal
 import pytest
 
 from agents.install import AGENTS, find_agent
-from agents.lab import claude, codex, droid, gemini, grok, hermes, kimi, opencode, pi, qwen, vibe
+from agents.lab import claude, cline, codex, droid, gemini, grok, hermes, kimi, opencode, pi, qwen, vibe
 
 __all__ = ["DRIVERS", "AgentName", "need_agent"]
 
-AgentName = Literal["claude", "codex", "droid", "gemini", "grok", "hermes", "kimi", "opencode", "pi", "qwen", "vibe"]
+AgentName = Literal[
+    "claude", "cline", "codex", "droid", "gemini", "grok", "hermes", "kimi", "opencode", "pi", "qwen", "vibe"
+]
 
 DRIVERS: dict[str, ModuleType] = {
     "claude": claude,
+    "cline": cline,
     "codex": codex,
     "droid": droid,
     "gemini": gemini,
