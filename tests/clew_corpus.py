@@ -169,6 +169,9 @@ def _streams(agent: str, home: Path, session_id: str | None) -> tuple[Path, ...]
         return tuple(sorted(home.glob(f".factory/sessions/*/{session_id or '*'}.jsonl")))
     if agent == "vibe":
         return tuple(sorted(home.glob(f".vibe/logs/session/unified/{session_id or '*'}/chunks/*.json")))
+    if agent == "openhands":
+        name = (session_id or "*").replace("-", "")
+        return tuple(sorted(home.glob(f".openhands/conversations/{name}/events/event-*.json")))
     if agent == "hermes":
         return tuple(sorted(home.glob(".hermes/state.db")))
     if agent == "opencode":

@@ -434,6 +434,7 @@ CASES: dict[str, dict[str, Conversation]] = {
     "hermes": {"simple": simple, "tools": tools, "unicode": unicode, "resumed": resumed},
     "gemini": {"simple": simple, "tools": tools, "resumed": resumed},
     "qwen": {"simple": simple, "tools": tools, "unicode": unicode, "resumed": resumed},
+    "openhands": {"simple": simple, "tools": tools},  # slow
     "opencode": {
         "simple": simple,
         "tools": tools,

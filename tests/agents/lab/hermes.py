@@ -172,7 +172,7 @@ def pack(home: Path, target: Path) -> None:
         source.backup(copy)
         copy.execute("PRAGMA journal_mode=DELETE")
         copy.execute("UPDATE sessions SET system_prompt = NULL, billing_base_url = 'http://127.0.0.1:9/v1'")
-        copy.execute("UPDATE session_model_usage SET billing_base_url = 'http://127.0.0.1:9/v1'")
+        copy.execute("UPDATE OR REPLACE session_model_usage SET billing_base_url = 'http://127.0.0.1:9/v1'")
         for name in ("messages_fts_trigram", "messages_fts"):  # the agent makes them anew, and fills them
             for when in ("insert", "delete", "update"):
                 copy.execute(f"DROP TRIGGER IF EXISTS {name}_{when}")

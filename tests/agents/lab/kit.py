@@ -272,6 +272,29 @@ class HermesKit(PiKit):
         return Call("write_file", {"path": path, "content": text}, f"call_{call_id}")
 
 
+class OpenHandsKit(PiKit):
+    """OpenHands' tools. A command runs in a shell of its own: an exit would end the one that the agent keeps."""
+
+    def shell(self, command: str, call_id: str) -> Call:
+        """Runs a command."""
+        return Call("terminal", {"command": f"({command})", "security_risk": "LOW"}, f"call_{call_id}")
+
+    def read(self, path: str, call_id: str) -> Call:
+        """Reads a file."""
+        return self._edit({"command": "view", "path": path}, call_id)
+
+    def edit(self, path: str, old: str, new: str, call_id: str) -> Call:
+        """Replaces a line of a file."""
+        return self._edit({"command": "str_replace", "path": path, "old_str": old, "new_str": new}, call_id)
+
+    def write(self, path: str, text: str, call_id: str) -> Call:
+        """Writes a new file."""
+        return self._edit({"command": "create", "path": path, "file_text": text}, call_id)
+
+    def _edit(self, arguments: dict[str, Any], call_id: str) -> Call:
+        return Call("file_editor", arguments | {"security_risk": "LOW"}, f"call_{call_id}")
+
+
 KITS: dict[str, Any] = {
     "claude": ClaudeKit(),
     "codex": CodexKit(),
@@ -280,6 +303,7 @@ KITS: dict[str, Any] = {
     "hermes": HermesKit(),
     "kimi": KimiKit(),
     "opencode": OpenCodeKit(),
+    "openhands": OpenHandsKit(),
     "pi": PiKit(),
     "droid": DroidKit(),
     "vibe": VibeKit(),

@@ -11,12 +11,12 @@ from typing import Literal
 import pytest
 
 from agents.install import AGENTS, find_agent
-from agents.lab import claude, cline, codex, droid, gemini, grok, hermes, kimi, opencode, pi, qwen, vibe
+from agents.lab import claude, cline, codex, droid, gemini, grok, hermes, kimi, opencode, openhands, pi, qwen, vibe
 
 __all__ = ["DRIVERS", "AgentName", "need_agent"]
 
 AgentName = Literal[
-    "claude", "cline", "codex", "droid", "gemini", "grok", "hermes", "kimi", "opencode", "pi", "qwen", "vibe"
+    "claude", "cline", "codex", "droid", "gemini", "grok", "hermes", "kimi", "opencode", "openhands", "pi", "qwen", "vibe"
 ]
 
 DRIVERS: dict[str, ModuleType] = {
@@ -29,6 +29,7 @@ DRIVERS: dict[str, ModuleType] = {
     "hermes": hermes,
     "kimi": kimi,
     "opencode": opencode,
+    "openhands": openhands,
     "pi": pi,
     "qwen": qwen,
     "vibe": vibe,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agents.lab import claude, codex, droid, gemini, grok, hermes, kimi, opencode, pi, qwen, seen, vibe
+from agents.lab import claude, codex, droid, gemini, grok, hermes, kimi, opencode, openhands, pi, qwen, seen, vibe
 from agents.lab.judge import to_groups
 from agents.lab.kit import KITS
 from agents.lab.model import FakeModel, Request
@@ -30,6 +30,7 @@ READERS: dict[str, Any] = {
     "hermes": seen.from_chat_api,
     "kimi": kimi.read_body,
     "opencode": opencode.read_body,
+    "openhands": openhands.read_body,
     "pi": pi.read_body,
     "qwen": qwen.read_body,
     "vibe": seen.from_chat_api,
@@ -44,6 +45,7 @@ FOLDERS: dict[str, tuple[str, ...]] = {
     "hermes": (),
     "kimi": (".kimi-code/sessions",),
     "opencode": (),
+    "openhands": (openhands.CONVERSATIONS,),
     "pi": (".pi/agent/sessions",),
     "qwen": (".qwen/projects",),
     "vibe": (".vibe/logs/session/unified",),
@@ -57,6 +59,7 @@ SESSIONS: dict[str, Any] = {
     "grok": grok,
     "hermes": hermes,
     "kimi": kimi,
+    "openhands": openhands,
     "pi": pi,
     "qwen": qwen,
     "vibe": vibe,
@@ -148,6 +151,8 @@ class Recorder:
         step = last.step
         if step.hang_after is None and step.cut_after is None and step.status is None:
             messages.append(_answer(step))
+        if self.agent == "hermes":  # it keeps an answer without the blanks around it
+            messages[-1]["text"] = messages[-1]["text"].strip()
         return to_groups(_without_halves(messages))
 
     def _is_main(self, request: Request) -> bool:
@@ -179,6 +184,8 @@ class Recorder:
             hermes.pack(self.home, target)
         if self.agent == "vibe":
             vibe.strip(target)
+        if self.agent == "openhands":
+            openhands.strip(target)
         for path in sorted(target.rglob("*"), reverse=True):
             kept = KEPT.get(self.agent)
             is_log = self.agent in ("gemini", "qwen") and path.parent.name != "chats" and path.name != ".project_root"

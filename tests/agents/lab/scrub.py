@@ -39,6 +39,10 @@ def scrub_home(agent: str, home: Path) -> None:
     """
     if agent in ("hermes", "opencode"):
         return
+    if agent == "openhands":
+        for path in sorted(home.rglob("*.json")):
+            path.write_bytes(scrub_lines(path.read_bytes(), _scrub_openhands))
+        return
     scrub = {
         "claude": _scrub_claude,
         "codex": _scrub_codex,
@@ -229,6 +233,21 @@ def _scrub_droid(record: Any) -> Any:
     for block in (record.get("message") or {}).get("content") or []:
         if block.get("type") == "text" and block["text"].startswith("<system-reminder>"):
             block["text"] = _placeholder(block["text"])
+    return clean(record)
+
+
+def _scrub_openhands(record: Any) -> Any:
+    if record.get("kind") == "SystemPromptEvent":
+        record["system_prompt"]["text"] = PLACEHOLDER
+        record["tools"] = _walk(record["tools"], _prose)
+        if "dynamic_context" in record:
+            record["dynamic_context"]["text"] = PLACEHOLDER
+    elif record.get("kind") == "ObservationEvent":
+        shell = record["observation"].get("metadata") or {}
+        shell |= {name: "dev1" for name in ("username", "hostname") if name in shell}
+    elif isinstance(record.get("agent"), dict):
+        context = record["agent"].get("agent_context") or {}
+        context |= {"system_message_suffix": PLACEHOLDER, "skills": []}
     return clean(record)
 
 

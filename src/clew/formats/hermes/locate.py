@@ -91,7 +91,7 @@ class HermesLocate:
 
 
 def _facts(tables: Tables) -> dict[str, str]:
-    facts = {table: ",".join(tables.columns(table)) for table in ("sessions", "messages", "state_meta")}
+    facts = {f"columns.{table}": ",".join(tables.columns(table)) for table in ("sessions", "messages", "state_meta")}
     last: list[Any] = []
     if "id" in tables.columns("messages"):
         last += [row[0] for row in tables.query("SELECT max(id) FROM messages")]

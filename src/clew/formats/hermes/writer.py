@@ -183,7 +183,7 @@ def _title(options: WriteOptions) -> str | None:
 def _line(table: str, row: Cells, options: WriteOptions) -> bytes:
     """Returns a row in the order of the database's own columns, where that is known."""
     known = schema.columns_of(table)
-    there = [name for name in options.facts.get(table, "").split(",") if name in known]
+    there = [name for name in options.facts.get(f"columns.{table}", "").split(",") if name in known]
     columns = there if len(there) == len(known) else known
     return encode_row(table, columns, [row.get(name) for name in columns])
 
