@@ -16,7 +16,19 @@ from agents.lab import claude, cline, codex, droid, gemini, grok, hermes, kimi, 
 __all__ = ["DRIVERS", "AgentName", "need_agent"]
 
 AgentName = Literal[
-    "claude", "cline", "codex", "droid", "gemini", "grok", "hermes", "kimi", "opencode", "openhands", "pi", "qwen", "vibe"
+    "claude",
+    "cline",
+    "codex",
+    "droid",
+    "gemini",
+    "grok",
+    "hermes",
+    "kimi",
+    "opencode",
+    "openhands",
+    "pi",
+    "qwen",
+    "vibe",
 ]
 
 DRIVERS: dict[str, ModuleType] = {
