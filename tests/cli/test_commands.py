@@ -24,6 +24,7 @@ from clew.verbs.own import Owned
 from clew.verbs.ps import Live
 from clew.verbs.release import Plan, Released
 from clew.verbs.restore import RestoredFiles
+from clew.verbs.restored_store import RestoredStore
 from clew.verbs.resume import Need, ResumePlan
 from cli_samples import HOSTILE, make_converted, make_row, make_rows, make_shown
 
@@ -57,6 +58,7 @@ def asked(monkeypatch):
         "keep.keep": [KEPT],
         "agents.agents": [AGENT],
         "check_store.check_store": [],
+        "restored_store.restored_store": RestoredStore("0" * 32, 1_000_004),
         "own.own_session": Owned(StrandId("s" * 24), Fence(1), "token"),
         "log.log": LOG,
         "ps.ps": [Live("claude", "86d7aaaa", "live", 4711, "h0", fence=3, cwd="/home/dev/shop-api")],

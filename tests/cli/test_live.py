@@ -272,6 +272,42 @@ def test_an_agent_that_cannot_be_started_gives_the_session_back(desk):
     assert (lease["claim"], lease["settlement_retry"]) == ("released", None)
 
 
+def test_a_backup_of_the_data_folder_grants_no_fence_twice(desk):
+    data, kept = desk.home / ".local/share/clew", desk.home / "backup"
+    assert desk.ask("store", "restored")["error"]["status"] == 3
+    fences = []
+
+    def open_once():
+        process = desk.resume()
+        fences.append(desk.ask("ps")["sessions"][0]["fence"])
+        desk.end(process)
+
+    def put_back(*also):
+        for folder in (data, *also):
+            shutil.rmtree(folder)
+        shutil.copytree(kept, data)
+
+    open_once()
+    shutil.copytree(data, kept)
+    open_once()
+    put_back()
+    open_once()
+    told = [one["found"] for one in desk.ask("doctor", "-v")["findings"]]
+    assert any("came back from a backup once" in one for one in told)
+    assert any(".local/state/clew/records-" in one for one in told)
+    # The whole home went back, file by file: nothing is left that could notice it, but a person.
+    inode = (data / "records.db").stat().st_ino
+    for path in kept.iterdir():
+        (data / path.name).write_bytes(path.read_bytes())
+    shutil.rmtree(desk.home / ".local/state")
+    assert (data / "records.db").stat().st_ino == inode
+    floor = desk.ask("store", "restored")["fence_floor"]
+    open_once()
+    assert fences == sorted(set(fences))
+    assert fences[-1] >= floor
+    assert "no fence below" in desk.run("store", "restored").stdout
+
+
 def test_three_hundred_resumes_keep_one_record(quick_desk):
     """The chain is full after 256 links: it is kept in a strand of its own, and the record goes on."""
     program = (

@@ -437,7 +437,58 @@ def test_another_database_in_its_place_is_refused(tmp_path: Path, server_url: st
     tables(server_url, f"DROP SCHEMA {read_address(server_url).schema} CASCADE")
     with open_stores(tmp_path, url=server_url) as stores, pytest.raises(StoreDamaged) as caught:
         put(stores.records, fence=1, claim="live")
-    assert ".witness" in caught.value.hint
+    assert "clew store restored" in caught.value.hint
+    with open_stores(tmp_path, url=server_url) as stores:
+        floor = stores.records.mark_restored().fence_floor
+        put(stores.records, fence=floor, claim="live")
+    with open_stores(tmp_path, url=server_url) as stores:
+        assert stores.records.state().fence_floor == floor > 1
+
+
+PUT_BACK = """
+    ALTER TABLE store RENAME TO old; CREATE TABLE store (LIKE old INCLUDING ALL); INSERT INTO store SELECT * FROM kept;
+    DROP TABLE old; UPDATE strands s SET fence = k.fence, revision = k.revision FROM kept_strands k WHERE k.id = s.id
+"""
+
+
+@postgres
+@pytest.mark.parametrize("how", ["dump", "timeline", "server"])
+def test_a_server_that_was_put_back_is_noticed_by_a_host_that_never_saw_it(tmp_path: Path, server_url: str, how: str):
+    """By the number of its table after a dump, by its timeline after a recovery, by its name after a move."""
+    with open_stores(tmp_path / "a", url=server_url) as stores:
+        put(stores.records, fence=1, claim="live")
+        tables(server_url, "CREATE TABLE kept AS TABLE store; CREATE TABLE kept_strands AS TABLE strands")
+        for fence in (2, 3):
+            stores.records.put_lease(SESSION, fence=fence, claim="live", body=b"", expected=fence - 1, now=NOW)
+    ((origin,),) = tables(server_url, "SELECT origin FROM store")
+    system, timeline, table = origin.split()
+    assert len(timeline) == 8
+    if how == "dump":
+        tables(server_url, PUT_BACK)
+    else:
+        was = {"timeline": f"{system} 000000FF {table}", "server": f"7 {timeline} {table}"}[how]
+        tables(
+            server_url,
+            f"UPDATE store SET origin = '{was}', grants = 1, highest_fence = 1; UPDATE strands SET fence = 1",
+        )
+        tables(server_url, "UPDATE strands SET revision = 1, fence = 1")
+    with open_stores(tmp_path / "b", url=server_url) as stores:
+        floor = stores.records.state().fence_floor
+        assert floor > 3
+        stores.records.put_lease(SESSION, fence=floor, claim="live", body=b"", expected=1, now=NOW)
+    with open_stores(tmp_path / "c", url=server_url) as stores:
+        assert stores.records.state().fence_floor == floor
+
+
+@postgres
+def test_a_server_that_does_not_tell_where_it_is_serves_as_well(tmp_path: Path, server_url: str, monkeypatch: Any):
+    from clew.store import postgres as module
+
+    monkeypatch.setattr(module, "_ORIGIN", "SELECT nobody_knows()")
+    with open_stores(tmp_path, url=server_url) as stores:
+        put(stores.records, fence=1, claim="live")
+        assert stores.records.state().fence_floor == 0
+    assert tables(server_url, "SELECT origin FROM store") == [(None,)]
 
 
 # --- crashes ----------------------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def test_a_file_says_whose_it_is_and_of_what_version(tmp_path: Path):
     head = (tmp_path / "records.db").read_bytes()[:100]
     assert head.startswith(b"SQLite format 3\0")
     assert head[68:72] == b"clew"
-    assert int.from_bytes(head[60:64], "big") == 2
+    assert int.from_bytes(head[60:64], "big") == 3
 
 
 def test_a_commit_is_synced(tmp_path: Path):

@@ -6,13 +6,15 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import apsw
 import pytest
 
-from clew.errors import Conflict, StoreDamaged, StoreError
+from clew.errors import Conflict, SchemaTooNew, StoreDamaged, StoreError
 from clew.platform import faults
+from clew.platform.clock import FixedClock
 from clew.store.opening import open_stores
 from clew.store.record_protocol import FENCE_FLOOR, RecordStore
 from clew.store.witness import SLOT_SIZE, UNREADABLE, Seen, Witness
@@ -161,6 +163,126 @@ def test_a_witness_may_lie_elsewhere_and_then_the_whole_folder_may_go_back(tmp_p
     shutil.copytree(tmp_path / "folder", data)
     granted += some()
     assert len(set(granted)) == 9
+
+
+def grant_some(data: Path, outside: Path | None = None, count: int = 3, day: int = 1) -> list[int]:
+    with open_stores(data, outside=outside, clock=FixedClock(datetime(2026, 1, day, tzinfo=UTC))) as stores:
+        return [grant(stores.records) for _ in range(count)]
+
+
+def swap(folder: Path, backup: Path, way: str) -> None:
+    """Puts a whole folder back: as a new one, or file by file over what is there."""
+    if way == "anew":
+        shutil.rmtree(folder)
+        shutil.copytree(backup, folder)
+        return
+    for name in ("records.db-wal", "records.db-shm"):
+        (folder / name).unlink(missing_ok=True)
+    for path in backup.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+
+
+@pytest.mark.parametrize("way", ["anew", "over it"])
+@pytest.mark.parametrize("lost", [1, 4])
+def test_a_whole_folder_that_went_back_is_noticed_by_what_lies_outside(tmp_path: Path, way: str, lost: int):
+    data, outside = tmp_path / "data", tmp_path / "state"
+    granted = grant_some(data, outside)
+    shutil.copytree(data, tmp_path / "backup")
+    for _ in range(2):
+        granted += grant_some(data, outside, lost)
+        swap(data, tmp_path / "backup", way)
+    granted += grant_some(data, outside)
+    assert granted == sorted(set(granted))
+    with open_stores(data, outside=outside) as stores:
+        assert stores.records.state().fence_floor > 1_000_000
+
+
+def test_a_copy_of_the_folder_is_noticed_by_where_it_lies(tmp_path: Path):
+    data = tmp_path / "data"
+    granted = grant_some(data)
+    shutil.copytree(data, tmp_path / "backup")
+    granted += grant_some(data)
+    # The folder is gone with all that remembered, as after a move to another machine.
+    data.rename(tmp_path / "old")
+    shutil.copytree(tmp_path / "backup", data)
+    granted += grant_some(data)
+    assert granted == sorted(set(granted))
+    # And again: the copy that is put back knows nothing of the first time.
+    data.rename(tmp_path / "older")
+    shutil.copytree(tmp_path / "backup", data)
+    granted += grant_some(data, day=2)
+    assert granted == sorted(set(granted))
+    # Moving a folder on its disk is no copy.
+    data.rename(tmp_path / "moved")
+    assert grant_some(tmp_path / "moved", count=1) == [granted[-1] + 1]
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_a_person_says_what_nothing_can_notice(tmp_path: Path, other: bool):
+    data = tmp_path / "data"
+    granted = grant_some(data)
+    shutil.copytree(data, tmp_path / "backup")
+    granted += grant_some(data)
+    swap(data, tmp_path / "backup", "over it")
+    if other:
+        grants(tmp_path / "b")
+        (data / "records.witness").write_bytes((tmp_path / "b" / "records.witness").read_bytes())
+        with open_stores(data) as stores, pytest.raises(StoreDamaged) as caught:
+            stores.records.state()
+        assert "clew store restored" in caught.value.hint
+    with open_stores(data) as stores:
+        floor = stores.records.mark_restored().fence_floor
+        assert stores.records.state().fence_floor == floor
+    granted += grant_some(data)
+    assert granted[6] == floor
+    assert granted == sorted(set(granted))
+    with open_stores(data) as stores:
+        assert stores.records.mark_restored().fence_floor > granted[-1]
+
+
+def test_a_store_that_cannot_be_written_is_read_with_the_floor_it_would_have(tmp_path: Path):
+    data = tmp_path / "data"
+    backup = (grants(data), copy(data, tmp_path / "backup"))[1]
+    granted = grants(data, 3)
+    put_back(backup, data)
+    newer = apsw.Connection(str(data / "records.db"))
+    version = newer.pragma("user_version")
+    newer.pragma("user_version", version + 1)
+    newer.close()
+    before = (data / "records.db").read_bytes()
+    with open_stores(data) as stores:
+        assert stores.records.state().fence_floor > max(granted)
+        with pytest.raises(SchemaTooNew):
+            grant(stores.records)
+    assert (data / "records.db").read_bytes() == before
+
+
+def test_a_clock_far_in_the_future_leaves_room(tmp_path: Path):
+    grants(tmp_path)
+    for year in (9999, 1970):
+        with open_stores(tmp_path, clock=FixedClock(datetime(year, 1, 1, tzinfo=UTC))) as stores:
+            assert stores.records.mark_restored().fence_floor < 2**53
+    assert grants(tmp_path, 2)[1] > 2**52
+
+
+def test_what_lies_outside_is_a_second_opinion_and_never_in_the_way(tmp_path: Path):
+    data, outside = tmp_path / "data", tmp_path / "state"
+    assert grant_some(data, outside) == [1, 2, 3]
+    (path,) = outside.iterdir()
+    assert Witness(path).read() == Witness(data / "records.witness").read()
+    path.write_bytes(b"nonsense")
+    assert grant_some(data, outside) == [4, 5, 6]
+    assert Witness(path).read() == Witness(data / "records.witness").read()
+    path.unlink()
+    path.mkdir()
+    assert grant_some(data, outside) == [7, 8, 9]
+    shutil.rmtree(outside)
+    outside.write_text("a file where the folder should be")
+    assert grant_some(data, outside) == [10, 11, 12]
+    # A store that was made anew has a name of its own there.
+    shutil.rmtree(data)
+    outside.unlink()
+    assert grant_some(data, outside) == [1, 2, 3]
 
 
 def test_a_store_that_was_there_and_is_gone_is_no_empty_one(tmp_path: Path):

@@ -87,6 +87,7 @@ class Invocation:
             env=env,
             store_url=settings.store,
             blobs_url=settings.blobs,
+            state=settings.state,
             progress=self.screen.progress,
         ) as ctx:
             yield ctx

@@ -65,7 +65,7 @@ def read_surroundings() -> Surroundings:
         cwd = Path.cwd()
     except FileNotFoundError:  # the folder was removed under the shell
         cwd = Path(os.environ.get("PWD", "/"))
-    return Surroundings(dict(os.environ), cwd, Path.home(), _config_folder, _data_folder)
+    return Surroundings(dict(os.environ), cwd, Path.home(), _config_folder, _data_folder, _state_folder)
 
 
 def _config_folder() -> Path:
@@ -78,6 +78,14 @@ def _data_folder() -> Path:
     from platformdirs import user_data_path
 
     return user_data_path("clew", appauthor=False)
+
+
+def _state_folder() -> Path:
+    from platformdirs import user_state_path
+
+    state = user_state_path("clew", appauthor=False)
+    # On macOS both have one place; what is remembered must not go back to a backup with the data.
+    return state.with_name("clew-state") if state == _data_folder() else state
 
 
 def _show_help(ctx: click.Context) -> None:

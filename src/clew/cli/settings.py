@@ -37,7 +37,7 @@ GLOBALS: Final = (
     ),
     GlobalOption("data", ("--data",), "Folder of clew's own data.", "DIR"),
     GlobalOption("store", ("--store",), "Database for clew's records instead of the one in the data folder.", "URL"),
-    GlobalOption("blobs", ("--blobs",), "Object store for what sessions hold; this version has none, and refuses it.", "URL"),
+    GlobalOption("blobs", ("--blobs",), "Object store for what sessions hold; not in this version.", "URL"),
     GlobalOption("json", ("--json",), "JSON on standard output; a failure is one JSON object on standard error."),
     GlobalOption("color", ("--color",), "When to use colour.", "WHEN", COLORS),
     GlobalOption(
@@ -49,13 +49,14 @@ GLOBALS: Final = (
 
 
 class Surroundings(NamedTuple):
-    """What clew finds around it: environment, folder, home, and the user's folders for configuration and data."""
+    """What clew finds around it: environment, folder, home, and the user's folders for settings, data and state."""
 
     env: Mapping[str, str]
     cwd: Path
     home: Path
     config_folder: Callable[[], Path]
     data_folder: Callable[[], Path]
+    state_folder: Callable[[], Path] | None = None
 
 
 class Settings(NamedTuple):
@@ -72,6 +73,8 @@ class Settings(NamedTuple):
     verbose: bool = False
     warnings: tuple[str, ...] = ()
     """What the settings file says and nobody understands: told once, not fatal."""
+    state: Path | None = None
+    """The user's folder for what is remembered beside the data, and does not go back to a backup with it."""
 
 
 def load_settings(given: Mapping[str, Any], around: Surroundings) -> Settings:
@@ -104,6 +107,7 @@ def load_settings(given: Mapping[str, Any], around: Surroundings) -> Settings:
         values.get("quiet", False),
         values.get("verbose", False),
         warnings,
+        root / ".local" / "state" / "clew" if root else around.state_folder() if around.state_folder else None,
     )
 
 

@@ -14,6 +14,7 @@ What clew keeps lies in its data folder (`--data`), its records perhaps in the d
 \b
 Examples:
   $ clew store check
+  $ clew store restored
 """
 
 CHECK_HELP = """Verify all of clew's own data.
@@ -25,6 +26,22 @@ wrong. With --json it writes {"problems": [...]}.
 Examples:
   $ clew store check
   $ clew store check --json
+"""
+
+
+RESTORED_HELP = """Say that a backup was put in the store's place.
+
+A session's fence only grows, so that a process which once owned it can write nothing later. Records that come from a
+backup do not know which fences were granted since. clew notices most of this by itself; say it where it cannot: the
+whole machine or home folder went back, or the data folder was copied to another machine.
+
+From then on fences go on above every one that may have been granted. Nothing else changes, and saying it in vain, or
+twice, does no harm. With --json it writes {"store_id": ..., "fence_floor": ...}.
+
+\b
+Examples:
+  $ clew store restored
+  $ clew store restored --store postgresql://clew@db/clew
 """
 
 
@@ -53,3 +70,18 @@ def check(run: Invocation) -> None:
         click.get_current_context().exit(1)
     if not screen.is_json:
         screen.line("all of clew's own data agrees with its digests")
+
+
+@COMMAND.command("restored", help=RESTORED_HELP, short_help="Say that a backup was put in the store's place.")
+@verb
+def restored(run: Invocation) -> None:
+    """Raises the floor under all fences."""
+    from clew.verbs.restored_store import restored_store
+
+    screen = run.screen
+    with run.context() as ctx:
+        told = restored_store(ctx)
+    if screen.is_json:
+        screen.json(told)
+    else:
+        screen.line(f"noted: no fence below {told.fence_floor:,} is granted any more")

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from clew.errors import StoreDamaged, UsageError
+from clew.platform.clock import Clock
 from clew.store.protocol import ListCache, ResidueStore, Sql
 from clew.store.record_protocol import RecordStore
 
@@ -34,11 +35,19 @@ WITNESS = "records.witness"
 class Stores:
     """The stores of one data folder. Use as a context manager, or call `close`."""
 
-    def __init__(self, data: Path, address: Address | None = None, witness: Path | None = None) -> None:
+    def __init__(
+        self,
+        data: Path,
+        address: Address | None = None,
+        witness: Path | None = None,
+        outside: Path | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self.data = data
         self._address = address
         name = WITNESS if address is None else f"server-{address.key}.witness"
-        self._witness = data / name if witness is None else witness
+        self.witness = data / name if witness is None else witness
+        self._outside, self._clock = outside, clock
         self._open: list[Database | Postgres] = []
 
     @cached_property
@@ -63,7 +72,7 @@ class Stores:
         from clew.store.records import SqlRecords
         from clew.store.witness import Witness
 
-        records = SqlRecords(self.sql, Witness(self._witness))
+        records = SqlRecords(self.sql, Witness(self.witness), self._outside, self._clock)
         records.require()
         return records
 
@@ -84,7 +93,13 @@ class Stores:
     @property
     def has_records(self) -> bool:
         """Whether there are records to look at, or should be; asking makes no file."""
-        return self._address is not None or (self.data / RECORDS).exists() or self._witness.exists()
+        return self._address is not None or (self.data / RECORDS).exists() or self.witness.exists()
+
+    def outside(self, store_id: str) -> Path | None:
+        """Returns the file outside of the folder that remembers how far the records have come; it need not exist."""
+        from clew.store.restored import outside_path
+
+        return None if self._outside is None else outside_path(self._outside, store_id)
 
     @property
     def has_residue(self) -> bool:
@@ -128,14 +143,23 @@ class Stores:
         return database
 
 
-def open_stores(data: Path, *, url: str | None = None, blobs: str | None = None, witness: Path | None = None) -> Stores:
+def open_stores(
+    data: Path,
+    *,
+    url: str | None = None,
+    blobs: str | None = None,
+    witness: Path | None = None,
+    outside: Path | None = None,
+    clock: Clock | None = None,
+) -> Stores:
     """Returns the stores of a data folder, which need not exist yet.
 
     `witness` is the file that remembers how far the records have come, `<data>/records.witness` where it is not
-    given; outside of the folder it also notices when the whole folder went back to a backup.
+    given. `outside` is a folder that is not part of the data, for a second one: it notices when the whole data folder
+    went back to a backup. `clock` gives the fences a floor where a backup was put back and nobody remembers more.
     `url` names a PostgreSQL database for the records (`clew.store.address`); it is not connected to before its first
-    use. UsageError for any other address, and for any `blobs`: an object store has its name among the options already, so
-    that nobody's settings change when it comes, and is refused until then rather than left aside.
+    use. UsageError for any other address, and for any `blobs`: there is no object store yet, and an option that has a
+    name already is refused rather than left aside.
     """
     if blobs is not None:
         raise UsageError(
@@ -143,7 +167,7 @@ def open_stores(data: Path, *, url: str | None = None, blobs: str | None = None,
             hint="Leave it out, here, in CLEW_BLOBS and in clew.toml; --data names the folder. Nothing was written.",
         )
     if url is None:
-        return Stores(data, witness=witness)
+        return Stores(data, None, witness, outside, clock)
     from clew.store.address import read_address
 
-    return Stores(data, read_address(url), witness)
+    return Stores(data, read_address(url), witness, outside, clock)

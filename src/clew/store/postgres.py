@@ -51,6 +51,10 @@ _SETTINGS: Final = (
     "SET synchronous_commit TO on; SET default_transaction_isolation TO 'read committed'; "
     "SET lock_timeout TO '{wait}s'; SET idle_in_transaction_session_timeout TO '{idle}s'; SET search_path TO {schema}"
 )
+_ORIGIN: Final = (
+    "SELECT system_identifier, substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), 'store'::regclass::oid::bigint "
+    "FROM pg_control_system()"
+)
 _BEGIN: Final = "BEGIN; SELECT version FROM clew_schema WHERE id = 1"
 _BEGIN_SNAPSHOT: Final = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _LOST = (psycopg.OperationalError, psycopg.InterfaceError)
@@ -67,6 +71,7 @@ class Postgres:
         self._migrations = migrations
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
         self._opened = 0
+        self._origin: str | None = None
         self._too_new = 0
         self._depth = 0
         self._thread = 0
@@ -88,6 +93,21 @@ class Postgres:
     def opened(self) -> object:
         """Returns a value that is another one whenever it was connected anew."""
         return self._opened or None
+
+    @property
+    def origin(self) -> str | None:
+        """Returns the server's system identifier, its timeline, and the number of the table of the store.
+
+        A dump that was put back has another table, a server restored from its own backup another timeline; both are
+        read once for each connection. None where the server does not tell.
+        """
+        if self._origin is None and self._depth == 0 and not self._in_snapshot:
+            try:
+                rows = self._connected().execute(_ORIGIN.encode()).fetchall()
+                self._origin = " ".join(str(value) for value in rows[0])
+            except psycopg.Error:
+                self._origin = ""
+        return self._origin or None
 
     @property
     def in_transaction(self) -> bool:
@@ -284,6 +304,7 @@ class Postgres:
             raise
         self._connection = connection
         self._opened += 1
+        self._origin = None
         return connection
 
     @property

@@ -457,6 +457,14 @@ class Sql(Protocol):
         ...
 
     @property
+    def origin(self) -> str | None:
+        """Returns what is another one when the database was put there anew; None where that cannot be told.
+
+        That of a copy may by chance be the same; that of the same database may change (it was moved, it was promoted).
+        """
+        ...
+
+    @property
     def in_transaction(self) -> bool:
         """Tells whether a `transaction()` is open."""
         ...

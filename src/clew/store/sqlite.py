@@ -126,6 +126,11 @@ class Database:
         return self._file
 
     @property
+    def origin(self) -> str | None:
+        """Returns the file's inode, which a copy of it does not have; None before it is opened."""
+        return None if self._file is None else f"inode {self._file[1]}"
+
+    @property
     def in_transaction(self) -> bool:
         """Tells whether a `transaction()` is open."""
         return self._depth > 0

@@ -25,7 +25,8 @@ class Context:
     """Paths, clock and stores for one command. Stores are opened on first use; `close` closes what was opened.
 
     `home` is where agents' homes are looked for, `data` clew's own folder, `cwd` the folder the caller stands in,
-    `env` the environment for a program that clew becomes. `progress(what, done, total)` is called during long work.
+    `env` the environment for a program that clew becomes; `state` a folder for what must not go back to a backup with
+    `data`, None for nowhere. `progress(what, done, total)` is called during long work.
     """
 
     def __init__(
@@ -38,12 +39,13 @@ class Context:
         env: Mapping[str, str] | None = None,
         store_url: str | None = None,
         blobs_url: str | None = None,
+        state: Path | None = None,
         progress: Callable[[str, int, int], None] = no_progress,
     ) -> None:
         self.home, self.data, self.cwd, self.clock = home, data, cwd, clock
         self.env = dict(env or {})
         self.notes: list[str] = []
-        self.store_url, self.blobs_url = store_url, blobs_url
+        self.store_url, self.blobs_url, self.state = store_url, blobs_url, state
         self.progress = progress
         self._stores: Stores | None = None
         self._leases: Leases | None = None
@@ -52,7 +54,9 @@ class Context:
     def stores(self) -> Stores:
         """Returns clew's own stores, opening them on first use."""
         if self._stores is None:
-            self._stores = open_stores(self.data, url=self.store_url, blobs=self.blobs_url)
+            self._stores = open_stores(
+                self.data, url=self.store_url, blobs=self.blobs_url, outside=self.state, clock=self.clock
+            )
         return self._stores
 
     @property

@@ -77,12 +77,28 @@ def _stores(ctx: Context) -> Iterator[Finding]:
             yield Finding(
                 "note",
                 "clew's data",
-                f"the records came back from a backup once; fences go on at {state.fence_floor:,}",
+                f"the records came back from a backup once, or were moved; fences go on at {state.fence_floor:,}",
             )
+        yield from _witnesses(ctx, state.store_id)
         yield Finding("ok", "clew's data", "the records can be read")
     if ctx.stores.has_residue:
         count = ctx.stores.residue.stats().captures
         yield Finding("ok", "clew's data", f"{count:,} captures are kept here (`clew store check` verifies them)")
+
+
+def _witnesses(ctx: Context, store_id: str) -> Iterator[Finding]:
+    """Looks at what would notice a backup that is put in the records' place."""
+    outside = ctx.stores.outside(store_id)
+    if outside is not None and outside.exists():
+        yield Finding("ok", "clew's data", f"a backup in the records' place is noticed, by {outside} too")
+    elif outside is not None and ctx.stores.witness.exists():
+        yield Finding(
+            "note",
+            "clew's data",
+            f"{outside} does not remember how far the records have come (yet): when the whole data folder goes back to "
+            "a backup, that may not be noticed",
+            "After putting a backup back, say `clew store restored`.",
+        )
 
 
 def _agents(ctx: Context) -> Iterator[Finding]:
