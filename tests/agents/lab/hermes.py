@@ -14,11 +14,11 @@ from typing import Any
 
 from agents.install import find_agent
 from agents.lab.model import FakeModel
-from agents.lab.process import SECONDS, base_env, run
+from agents.lab.process import SECONDS, Finished, base_env, run
 from agents.lab.script import Script
 from agents.lab.seen import PROBE, Seen, find_prompt, from_chat_api
 
-__all__ = ["Session", "binary", "environment", "list_sessions", "pack", "resume", "start"]
+__all__ = ["Session", "binary", "command", "environment", "list_sessions", "pack", "resume", "start"]
 
 AGENT = "hermes"
 
@@ -151,11 +151,16 @@ def start(
         return session.close()
 
 
-def list_sessions(home: Path, cwd: Path | None = None, *, seconds: float = TURN_SECONDS) -> list[dict[str, Any]]:
-    """Returns the sessions that the agent lists, newest first, as {id, title}: ids as the last word of a line."""
+def command(home: Path, cwd: Path, argv: Sequence[str], seconds: float = TURN_SECONDS) -> Finished:
+    """Runs one command of the agent's that asks no model."""
     with FakeModel() as model:
         configure(home, model.url)
-        done = run([binary(), "sessions", "list", "--limit", "1000"], cwd or home, environment(home), seconds)
+        return run([binary(), *argv], cwd, environment(home), seconds)
+
+
+def list_sessions(home: Path, cwd: Path | None = None, *, seconds: float = TURN_SECONDS) -> list[dict[str, Any]]:
+    """Returns the sessions that the agent lists, newest first, as {id, title}: ids as the last word of a line."""
+    done = command(home, cwd or home, ["sessions", "list", "--limit", "1000"], seconds)
     assert done.status == 0, done.said
     lines = [line.split() for line in done.plain.split("\n")]
     return [{"id": words[-1], "title": " ".join(words[:-1])} for words in lines if len(words) > 1]
