@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from agents.lab import kimi
+from agents.lab import kimi, openhands
 from agents.lab.judge import judge_sees
 from agents.lab.needs import need_agent
 from agents.lab.script import Call, Step, Text, say
@@ -48,6 +48,7 @@ OTHER = {
     "pi": "claude",
     "droid": "codex",
     "vibe": "claude",
+    "openhands": "codex",
 }
 CALLS = {
     "codex": Call("exec_command", {"cmd": "echo from-there"}, "call_there_1"),
@@ -63,12 +64,13 @@ CALLS = {
     ),
     "cline": Call("run_commands", {"commands": ["echo from-there"]}, "call_there_1"),
     "vibe": Call("bash", {"command": "echo from-there"}, "call_there_1"),
+    "openhands": Call("terminal", {"command": "echo from-there", "security_risk": "LOW"}, "call_there_1"),
     "qwen": Call("run_shell_command", {"command": "echo from-there", "is_background": False}, "call_there_1"),
 }
 
 AGENTS = ("claude", "cline", "codex", "droid", "gemini", "grok", "kimi", "pi", "qwen")
 SLOW = ("simple", "tools", "surrogate")
-"""Mistral Vibe takes long for a turn: some cases are enough, of those that it can hold (it is given no images)."""
+"""Mistral Vibe and OpenHands take long for a turn: some cases are enough, of those that they can hold."""
 
 CASES = [
     case
@@ -76,6 +78,7 @@ CASES = [
     if case.session_id and case.paths and case.data.get("version")
 ]
 CASES += [case for case in shared_cases("vibe") if case.name in SLOW and case.data.get("version")]
+CASES += own_cases("openhands")
 PAIRS = [
     *((case, OTHER[case.agent]) for case in CASES),
     *(
@@ -83,7 +86,7 @@ PAIRS = [
         for case in own_cases("claude")
         for there in ("cline", "droid", "gemini", "grok", "kimi", "pi", "qwen")
     ),
-    *((case, "vibe") for case in own_cases("claude") if case.name in SLOW),
+    *((case, there) for case in own_cases("claude") if case.name in SLOW for there in ("openhands", "vibe")),
 ]
 
 
@@ -123,13 +126,14 @@ def as_sent(groups: list[dict[str, Any]], agent: str) -> list[dict[str, Any]]:
     """Claude Code wants objects as arguments: a free text is sent inside clew's wrapper.
 
     Codex's own interruption notes are kept apart by the driver, as what the harness adds. Kimi Code's word on a failure
-    is taken off what it sends, and so it is here.
+    is taken off what it sends, and so it is here. Cline sends a person's texts without the blanks around them.
     """
     if agent == "codex":
         return [group for group in groups if not group["text"].startswith("<turn_aborted>")]
     return [
         {
             **group,
+            "text": group["text"].strip() if agent == "cline" and group["role"] == "user" else group["text"],
             "results": [kimi.bare(text) if agent == "kimi" else text for text in group["results"]],
             "tool_calls": [
                 {"name": c["name"], "arguments": wrap_arguments(c["arguments"])[0].decode()}
@@ -141,7 +145,9 @@ def as_sent(groups: list[dict[str, Any]], agent: str) -> list[dict[str, Any]]:
 
 
 def heard(seen: Seen, agent: str) -> Seen:
-    """Returns what was seen, without what Kimi Code says of a failure."""
+    """Returns what was seen, without what Kimi Code and OpenHands say of a failure."""
+    if agent == "openhands":
+        return openhands.heard(seen)
     if agent != "kimi":
         return seen
     bare = [
