@@ -3,6 +3,7 @@
 from clew.formats.openhands.folder import STATE
 from clew.formats.openhands.locate import OpenHandsLocate, surroundings
 from clew.formats.openhands.reader import read
+from clew.formats.openhands.records import VERSION
 from clew.formats.openhands.resume import OpenHandsResume
 from clew.formats.openhands.splice import rebase, splice
 from clew.formats.openhands.writer import write
@@ -15,6 +16,7 @@ FORMAT = Format(
         record_kind="file",
         transport="openhands-events",
         listed_by=(STATE,),
+        verified=VERSION,
     ),
     read=read,
     locate=OpenHandsLocate(),
