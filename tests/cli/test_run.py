@@ -136,6 +136,25 @@ def test_the_texts_for_people(run: Invoke, repository: Repository) -> None:
     assert "1 item not done; go on: clew run resume " in done.stderr
 
 
+def test_the_settings_file_says_who_reviews_and_its_change_is_seen(
+    run: Invoke, repository: Repository, around: Surroundings
+) -> None:
+    file = around.config_folder() / "clew.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text('[review]\nagent = "codex"\nmodel = "m-1"\njobs = 2\n')
+    claude = data_of(run("review", "--from", "base", "--agent", "claude", "--json"))["manifest"]["execution"]  # type: ignore[index]
+    assert (claude["provider"], claude["model"], claude["configured_concurrency"]) == ("agent:claude", "", 2)
+    file.write_text('[review]\nagent = "claude"\nmodel = "m-1"\nagnet = "x"\n')
+    assert "nothing here is called 'agnet'" in run("review", "--from", "base").stderr
+    first = run("review", "--from", "base", "--json")
+    assert data_of(first)["manifest"]["execution"]["model"] == "m-1"  # type: ignore[index]
+    file.write_text('[review]\nagent = "claude"\nmodel = "m-2"\n')
+    refused = run("resume", str(data_of(first)["run"]), "--json")
+    assert (refused.exit_code, error_of(refused)["code"]) == (5, "model_changed")
+    file.write_text("[review]\njobs = 99\n")
+    assert run("review", "--from", "base").exit_code == 2
+
+
 def test_the_configured_provider_or_model_may_not_change_unseen(run: Invoke, repository: Repository) -> None:
     first = data_of(run("review", "--from", "base", "--json", CLEW_REVIEW_AGENT="claude", CLEW_REVIEW_MODEL="m-1"))
     before = tree_of(repository.root.parent)

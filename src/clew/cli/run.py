@@ -39,7 +39,8 @@ REVIEW_HELP = """Review the files of a diff.
 The input is a range (--from A --to B: from their merge base to B), one commit (--commit C), the index (--staged), or
 everything uncommitted (--workspace, the default). Each file is one item: it is asked about in a fresh session of an
 agent (--agent), which reads in a checkout of the commit, or at an endpoint (--provider, --model; the key comes from
-the environment). Without either, CLEW_REVIEW_AGENT or CLEW_REVIEW_PROVIDER says who, else the first agent here.
+the environment). Without either, CLEW_REVIEW_AGENT or CLEW_REVIEW_PROVIDER says who, else `agent` or `provider` under
+`[review]` in clew.toml, else it is the first agent here.
 
 Rules come from --rules, then `.clew/rules.toml` of the repository, then `rules.toml` of your configuration folder,
 then clew's own: the first match wins. Ranges and commits can be resumed.

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import clew
 from clew.cli.group import Invocation, agent_environment
+from clew.cli.run_settings import ReviewSettings, review_settings
+from clew.cli.settings import FILE_NAME
 from clew.errors import NotFoundError, RunError, UsageError
 from clew.formats.registry import get_format
 from clew.runs.engine import Progress, RunOptions, RunResult, RunSettings, carry_out
@@ -45,6 +47,7 @@ class Plan(NamedTuple):
     explicit_provider: bool = False
     explicit_model: bool = False
     links_sessions: bool = False
+    settings: ReviewSettings = ReviewSettings()
 
 
 class Start:
@@ -76,9 +79,9 @@ class Start:
                 settings.folder, settings.clock, settings.new_id, settings.version, linked=ThreadLinker(self.ctx)
             )
         options = RunOptions(
-            concurrency=self.words.get("jobs", 1),
-            budget_tokens=self.words.get("budget", 0),
-            item_timeout_s=self.words.get("timeout", DEFAULT_TIMEOUT_S if plan.links_sessions else 0),
+            concurrency=plan.settings.jobs or 1,
+            budget_tokens=plan.settings.budget,
+            item_timeout_s=plan.settings.timeout,
             explicit_provider=plan.explicit_provider,
             explicit_model=plan.explicit_model,
             delta=self.delta,
@@ -167,11 +170,15 @@ def start_review(start: Start, words: Mapping[str, Any]) -> Plan:
         start.words["rules"] = str(custom)
     typed = FileFilter(tuple(words.get("include", ())), tuple(words.get("exclude", ())))
     rules = load_rules(git.root, custom=custom, user=_config_folder(run) / "rules.toml", typed=typed)
-    asker = make_asker(start, words)
+    settings = review_settings(words, run.around.env, _config_folder(run) / FILE_NAME)
+    settings = settings._replace(timeout=settings.timeout or DEFAULT_TIMEOUT_S)
+    for warning in settings.warnings:
+        run.screen.warn(warning)
+    asker = make_asker(start, settings)
     plan = ReviewPlan(
-        concurrency=start.words.get("jobs", 1),
-        item_timeout_s=start.words.get("timeout", DEFAULT_TIMEOUT_S),
-        budget_tokens=start.words.get("budget", 0),
+        concurrency=settings.jobs or 1,
+        item_timeout_s=settings.timeout,
+        budget_tokens=settings.budget,
         language=words.get("language", ""),
     )
     operation = ReviewOperation(
@@ -186,7 +193,7 @@ def start_review(start: Start, words: Mapping[str, Any]) -> Plan:
         is_active=lambda run_id: _is_active(start.settings.folder, run_id),
     )
     here = start.typed_here
-    return Plan(operation, bool(here & {"agent", "provider"}), "model" in here, links_sessions=True)
+    return Plan(operation, bool(here & {"agent", "provider"}), "model" in here, links_sessions=True, settings=settings)
 
 
 def _is_active(folder: Path, run_id: str) -> bool:
@@ -198,21 +205,14 @@ def _config_folder(run: Invocation) -> Path:
     return root / ".config" / "clew" if root is not None else run.around.config_folder()
 
 
-def make_asker(start: Start, words: Mapping[str, Any]) -> AskAgent:
-    """Returns who is asked: what was typed, then what the environment says, then the first agent that is here."""
+def make_asker(start: Start, settings: ReviewSettings) -> AskAgent:
+    """Returns who is asked: the one that the settings name, else the first agent that is here."""
+    if not settings.provider:
+        return _make_agent(start, settings.agent, settings.model)
     env = start.run.around.env
-    agent, provider = words.get("agent", ""), words.get("provider", "")
-    if agent and provider:
-        raise UsageError("both an agent and a provider are named", hint="Take --agent or --provider.")
-    if not agent and not provider:
-        agent, provider = env.get("CLEW_REVIEW_AGENT", ""), env.get("CLEW_REVIEW_PROVIDER", "")
-        if agent and provider:
-            raise UsageError("CLEW_REVIEW_AGENT and CLEW_REVIEW_PROVIDER are both set", hint="Unset one of them.")
-    model = words.get("model") or env.get("CLEW_REVIEW_MODEL", "")
-    if not provider:
-        return _make_agent(start, agent, model)
-    url = words.get("endpoint") or env.get("CLEW_REVIEW_ENDPOINT", "")
-    endpoint = resolve_endpoint(provider, model, url=url, key_name=words.get("key_env", ""), environment=env)
+    endpoint = resolve_endpoint(
+        settings.provider, settings.model, url=settings.endpoint, key_name=settings.key_env, environment=env
+    )
     return EndpointAsker(endpoint, env)
 
 
@@ -257,7 +257,8 @@ def start_translate(start: Start, words: Mapping[str, Any]) -> Plan:
         rules={"model": model or "", "full": str(full), "folder": folder or ""},
         typed={"operation": "translate", **start.kept},
     )
-    return Plan(operation)
+    named = {name: start.words[name] for name in ("jobs", "timeout", "budget") if name in start.words}
+    return Plan(operation, settings=ReviewSettings(**named))
 
 
 # --- resume -----------------------------------------------------------------------------------------------

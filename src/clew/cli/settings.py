@@ -15,6 +15,8 @@ from clew.errors import UsageError
 
 COLORS: Final = ("auto", "always", "never")
 FILE_NAME: Final = "clew.toml"
+TABLES: Final = ("review",)
+"""Tables of the file that a verb reads itself, see run_settings.py."""
 
 
 class GlobalOption(NamedTuple):
@@ -145,7 +147,7 @@ def _read_file(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is not TOML: {error}", hint="Mend or remove the file.", path=str(path)) from error
     known = {option.name: option for option in GLOBALS}
-    unknown = [name for name in table if name not in known]
+    unknown = [name for name in table if name not in known and name not in TABLES]
     warnings = tuple(f"{path}: nothing here is called {name!r}; it is left aside" for name in unknown)
     values = {name: _checked(known[name], value, str(path)) for name, value in table.items() if name in known}
     return values, warnings

@@ -52,7 +52,7 @@ class CodexHeadless:
     """Codex: `codex exec --json`, one event a line."""
 
     name = "codex"
-    obeys: tuple[str, ...] = ()
+    obeys: tuple[str, ...] = (".codex",)
     names_provider = False
 
     def call(self, program: str, model: str, session_id: str, folder: Path, question: bytes) -> Call:
