@@ -8,15 +8,19 @@ from typing import Any
 
 import pytest
 
+from clew.cli.run_settings import ReviewSettings, review_settings
 from clew.errors import RunError
 from clew.runs import admission, log
+from clew.runs.review.agents import HEADLESS
 from clew.runs.review.rules import load_layer
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "runs.md").read_text("utf-8")
 
 
-def block(language: str) -> str:
-    found = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+def block(language: str, holding: str = "") -> str:
+    found = [
+        text for text in re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE) if holding in text
+    ]
     assert len(found) == 1
     return str(found[0])
 
@@ -41,10 +45,20 @@ def test_an_operation_takes_less_than_sixty_lines_and_can_be_resumed(tmp_path: P
 
 
 def test_the_rule_file_of_the_page_loads(tmp_path: Path) -> None:
-    (tmp_path / "rules.toml").write_text(block("toml"))
+    (tmp_path / "rules.toml").write_text(block("toml", "[[rule]]"))
     layer = load_layer(tmp_path / "rules.toml")
     assert layer.rule[0].merge
     assert layer.exclude == ("**/generated/**",)
+
+
+def test_the_settings_of_the_page_load(tmp_path: Path) -> None:
+    (tmp_path / "clew.toml").write_text(block("toml", "[review]"))
+    told = review_settings({}, {}, tmp_path / "clew.toml")
+    assert told == ReviewSettings(agent="claude", model="opus", jobs=4)
+
+
+def test_every_agent_that_can_be_asked_is_on_the_page() -> None:
+    assert set(re.findall(r"^\| `(\w+)` \| `\1 ?", PAGE, re.MULTILINE)) == HEADLESS.keys()
 
 
 def test_every_row_and_record_is_on_the_page() -> None:
