@@ -79,6 +79,7 @@ def test_a_resumed_conversation_without_a_history_is_a_disagreement(world):
     with world.leases.transaction():
         first = [msgspec.structs.replace(rows[0], fence=world.lease.fence)]
         world.leases.store.rewrite_journal(SESSION, first, strand=SESSION, fence=world.lease.fence, expected=head.place)
+    change_record(world, lambda record: with_lease(record, checkpoint=None))
     world.adapter.history = lambda handle, home: None
     with refused("journal_unreadable", "unavailable"):
         world.attach()

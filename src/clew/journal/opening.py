@@ -122,6 +122,19 @@ def classify(found: Sequence[bytes]) -> Opening:
     return Readable(sound)
 
 
+def with_known_end(opening: Opening, known: Sequence[Cursor]) -> Opening:
+    """Returns what was found, seen by the places where the journal is known to have ended (its head in the store, the
+    lease's checkpoint): rows that are missing at the end leave no gap behind them."""
+    if not known or isinstance(opening, ReadOnly | Corrupt):
+        return opening
+    rows = opening.rows if isinstance(opening, Readable) else ()
+    end, last = max(known), rows[-1].cursor if rows else Cursor(1, 0)
+    if last >= end:
+        return opening
+    missing = end.sequence - (last.sequence if last.epoch == end.epoch else 0)
+    return Corrupt(rows, "gap" if rows else "bad_anchor", missing, max(end.epoch, last.epoch))
+
+
 def sibling_name(name: str, schema: int) -> str:
     """Returns the name of the journal that stands in for one which a newer clew wrote."""
     return f"{name}-recovered-v{schema}"
@@ -134,18 +147,24 @@ def plan_new(time: int, fence: int) -> Repair:
 
 
 def plan_sibling(
-    opening: ReadOnly, history: Sequence[Item] | None, time: int, fence: int, error: str | None = None
+    opening: ReadOnly,
+    history: Sequence[Item] | None,
+    time: int,
+    fence: int,
+    error: str | None = None,
+    after_epoch: int = 0,
 ) -> Repair:
     """Returns the rows of the sibling of a journal that must not be touched, rebuilt from the agent's history.
 
-    `history` None: it cannot be had, `error` says why.
+    `history` None: it cannot be had, `error` says why. `after_epoch`: the highest that a reader may know.
     """
     items = tuple(history or ())
-    rows = (begin(1, "newer_schema", time, fence),)
+    epoch = max(after_epoch, *(row.epoch for row in opening.rows), 0) + 1
+    rows = (begin(epoch, "newer_schema", time, fence),)
     bodies: tuple[Body, ...] = (Lifecycle(IMPORTED, f"schema {opening.schema}"), *items) if items else ()
     rows += next_rows(rows[0].cursor, bodies, time, fence)
     told = error or (None if items else "the agent's history is empty")
-    return Repair(None, rows, rows, Report("newer_schema", True, 1, len(items), told))
+    return Repair(None, rows, rows, Report("newer_schema", True, epoch, len(items), told))
 
 
 def plan_repair(
@@ -160,14 +179,19 @@ def plan_repair(
         return _keep_prefix(damage, time, fence, error or "the agent's history is empty")
     known = known_items(damage.rows)
     new = [item for item in dict.fromkeys(history) if item.item_key not in known]
+    told = Lifecycle(REPAIRED, f"{damage.cause}; {damage.dropped} rows dropped, {len(new)} items rebuilt")
+    rows = _rolled(damage, f"repaired: {damage.cause}", (*_doubts(damage), told, *new), time, fence)
+    return Repair(None, rows, rows, Report(damage.cause, True, rows[0].epoch, len(new)), known)
+
+
+def _rolled(damage: Corrupt, reason: str, bodies: Sequence[Body], time: int, fence: int) -> tuple[Row, ...]:
+    """Returns the sound rows in a new epoch, with more behind them: what a reader knows of the old one is void."""
     epoch = damage.epoch + 1
     carried = [row for row in damage.rows if not isinstance(row.body, Epoch)]
-    first = begin(epoch, f"repaired: {damage.cause}", time, fence)
+    first = begin(epoch, reason, time, fence)
     kept = tuple(msgspec.structs.replace(row, epoch=epoch, sequence=number) for number, row in enumerate(carried, 2))
-    told = Lifecycle(REPAIRED, f"{damage.cause}; {damage.dropped} rows dropped, {len(new)} items rebuilt")
     last = kept[-1].cursor if kept else first.cursor
-    rows = (first, *kept, *next_rows(last, (*_doubts(damage), told, *new), time, fence))
-    return Repair(None, rows, rows, Report(damage.cause, True, epoch, len(new)), known)
+    return (first, *kept, *next_rows(last, bodies, time, fence))
 
 
 def plan_import(rows: Sequence[Row], items: Sequence[Item], time: int, fence: int) -> tuple[Row, ...]:
@@ -189,13 +213,12 @@ def is_blank(rows: Sequence[Row]) -> bool:
 
 def _keep_prefix(damage: Corrupt, time: int, fence: int, error: str) -> Repair:
     marker = Lifecycle(REPAIR_STARTED, f"{damage.cause}; {damage.dropped} rows dropped")
-    if not damage.rows:
-        first = begin(damage.epoch + 1, f"damaged: {damage.cause}", time, fence)
-        rows = (first, *next_rows(first.cursor, (marker,), time, fence))
-        return Repair(None, rows, rows, Report(damage.cause, True, first.epoch, 0, error))
+    if damage.dropped or not damage.rows:
+        rows = _rolled(damage, f"damaged: {damage.cause}", (*_doubts(damage), marker), time, fence)
+        return Repair(None, rows, rows, Report(damage.cause, True, rows[0].epoch, 0, error), known_items(damage.rows))
     last = damage.rows[-1].cursor
-    added = next_rows(last, (*_doubts(damage), marker), time, fence)
-    report = Report(damage.cause, damage.dropped > 0, last.epoch, 0, error)
+    added = next_rows(last, (marker,), time, fence)
+    report = Report(damage.cause, reset=False, epoch=last.epoch, imported=0, error=error)
     return Repair(last, added, (*damage.rows, *added), report, known_items(damage.rows))
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from clew.journal.crash import settle_crash
 from clew.journal.opening import (
+    Corrupt,
     New,
     Opening,
     Readable,
@@ -25,6 +26,7 @@ from clew.journal.opening import (
     plan_repair,
     plan_sibling,
     sibling_name,
+    with_known_end,
 )
 from clew.journal.rows import (
     PENDING_HANDLE,
@@ -33,12 +35,17 @@ from clew.journal.rows import (
     Cursor,
     Item,
     JournalIdentity,
+    Malformed,
     Row,
+    load_row,
     next_rows,
     store_row,
 )
 from clew.journal.submissions import Standing, fold, known_items
+from clew.lease.lease import Checkpoint as Checkpointed
 from clew.lease.record import Record
+from clew.lease.refusal import refusal
+from clew.lineage.edge import StrandId
 from clew.lineage.link import Fence
 from clew.platform.faults import declare, fault
 from clew.store.record_protocol import JournalRow, Place
@@ -128,8 +135,7 @@ def open_journal(leases: Leases, record: Record, history: History) -> OpenedJour
     A history that cannot be read is told in the report; everything else is raised, and nothing was written then.
     """
     name, fence, now = str(record.session_id), record.lease.fence, leases.now_ms()
-    found = read_journal(leases, name)
-    opening = classify(found)
+    opening = classify_journal(leases, name, record.lease.checkpoint)
     if isinstance(opening, Readable):
         report = Report("replay", reset=False, epoch=opening.rows[-1].epoch)
         return OpenedJournal(Journal(leases, record, name, opening.rows), report, known_items(opening.rows))
@@ -143,7 +149,7 @@ def open_journal(leases: Leases, record: Record, history: History) -> OpenedJour
 def settle_in_flight(leases: Leases, record: Record) -> None:
     """Marks what an owner before had handed over as unknown, where its journal can be read; at the present fence."""
     name = str(record.session_id)
-    opening = classify(read_journal(leases, name))
+    opening = classify_journal(leases, name)
     if isinstance(opening, Readable):
         journal = Journal(leases, record, name, opening.rows)
         journal.append(settle_crash(journal.standings))
@@ -151,31 +157,85 @@ def settle_in_flight(leases: Leases, record: Record) -> None:
 
 def unconfirmed_of(leases: Leases, session_id: str) -> tuple[str, ...]:
     """Returns the client ids that a session's journal has as neither sent nor failed; for looking only."""
-    opening = classify(read_journal(leases, session_id))
+    opening = classify_journal(leases, session_id)
     rows = () if isinstance(opening, New) else opening.rows
     return tuple(s.client_id for s in fold(rows) if s.state in ("pending", "unknown"))
 
 
-def classify_journal(leases: Leases, session_id: str) -> Opening:
-    """Returns what is found under a session's journal; for looking only."""
-    return classify(read_journal(leases, session_id))
+def classify_journal(leases: Leases, name: str, checkpoint: Checkpointed | None = None) -> Opening:
+    """Returns what is found under a journal's name; for looking only. Its head, and the lease's checkpoint where it is
+    given, tell of rows that are missing at its end."""
+    head = leases.store.journal(name)
+    ends = [] if head is None else [Cursor(head.epoch, head.sequence)]
+    if checkpoint is not None:
+        ends.append(Cursor(checkpoint.epoch, checkpoint.sequence))
+    return with_known_end(classify(read_journal(leases, name)), ends)
+
+
+class Page(msgspec.Struct, frozen=True):
+    """What a reader gets: rows, and its place behind them. `reload`: what it had before is void, these are all."""
+
+    rows: tuple[Row, ...]
+    cursor: Cursor
+    reload: bool = False
+
+
+def read_page(leases: Leases, session_id: StrandId, after: Cursor | None = None, limit: int | None = None) -> Page:
+    """Returns what stands in a session's journal behind a place (None: all of it), at most `limit` rows; for anybody,
+    whoever owns the session.
+
+    Raises LeaseError (`journal_unreadable`): there is none yet, it is damaged, or a newer clew wrote it and nothing
+    stands in for it. Then nothing is repaired here: attaching does.
+    """
+    more = None if after is None else _rows_behind(leases, session_id, after, limit)
+    if after is not None and more is not None:
+        return Page(more, more[-1].cursor if more else after)
+    opening = classify_journal(leases, session_id)
+    if isinstance(opening, ReadOnly):
+        sibling = classify_journal(leases, sibling_name(session_id, opening.schema))
+        if not isinstance(sibling, Readable):
+            raise refusal("journal_unreadable", "written_by_newer", schema=opening.schema).error()
+        opening = sibling
+    if isinstance(opening, New):
+        raise refusal("journal_unreadable", "unavailable", fault="nobody has attached this session yet").error()
+    if isinstance(opening, Corrupt):
+        raise refusal("journal_unreadable", "corrupt", row=len(opening.rows) + 1).error()
+    rows = opening.rows
+    last = rows[-1].cursor
+    reload = after is not None and (after.epoch != last.epoch or after > last)
+    start = 0 if after is None or reload else after.sequence
+    found = rows[start:] if limit is None else rows[start : start + limit]
+    return Page(found, found[-1].cursor if found else last, reload)
+
+
+def _rows_behind(leases: Leases, name: str, after: Cursor, limit: int | None) -> tuple[Row, ...] | None:
+    """Returns the rows behind a place of the journal without reading what is before; None where that does not do."""
+    found = leases.store.journal_rows(name, after=Place(after.epoch, after.sequence), limit=limit)
+    if found is None or leases.store.journal(name) is None:
+        return None
+    try:
+        rows = tuple(load_row(row.body) for row in found)
+    except Malformed:
+        return None
+    wanted = [(after.epoch, after.sequence + number) for number in range(1, len(rows) + 1)]
+    return rows if [(row.epoch, row.sequence) for row in rows] == wanted else None
 
 
 def _open_sibling(leases: Leases, record: Record, opening: ReadOnly, history: History) -> OpenedJournal:
     name = sibling_name(str(record.session_id), opening.schema)
-    there = classify(read_journal(leases, name))
+    there = classify_journal(leases, name)
     if isinstance(there, Readable):
         report = Report("newer_schema", reset=False, epoch=there.rows[-1].epoch)
         return OpenedJournal(Journal(leases, record, name, there.rows), report, known_items(there.rows))
     items, error = _ask(history)
-    repair = plan_sibling(opening, items, leases.now_ms(), record.lease.fence, error)
+    at = record.lease.checkpoint
+    epoch = 0 if at is None else at.epoch
+    repair = plan_sibling(opening, items, leases.now_ms(), record.lease.fence, error, epoch)
     _write(leases, record, name, repair)
     return OpenedJournal(Journal(leases, record, name, repair.rows), repair.report, frozenset())
 
 
 def _repair(opening: Opening, history: History, now: int, fence: int) -> Repair:
-    from clew.journal.opening import Corrupt
-
     assert isinstance(opening, Corrupt), "the other kinds are opened as they are"
     items, error = _ask(history)
     return plan_repair(opening, items, now, fence, error)

@@ -163,8 +163,10 @@ class Seat:
             raise error
         if row.state != "succeeded":
             raise refusal("operation_unknown", "outcome_unknown", operation=row.operation_id).error()
-        key = None if standing is None else standing.item_key
-        return Sent(row.operation_id, "accepted", None, key, replayed=True)
+        if standing is None or standing.state != "accepted":
+            # The journal was cut, and with it went what the agent answered.
+            raise refusal("operation_unknown", "result_lost", operation=row.operation_id).error()
+        return Sent(row.operation_id, "accepted", None, standing.item_key, replayed=True)
 
     def _dispatch(self, operation_id: str, text: str) -> Sent:
         """Claims the right to hand the message over, hands it over, and records what came of it."""
@@ -316,8 +318,10 @@ class Seat:
                 bodies.append(Checkpoint(last))
             journal.append(bodies)
             settle_operations(leases, journal)
-            at = LeaseCheckpoint(journal.cursor.epoch, journal.cursor.sequence)
-            done = set_checkpoint(change.record, change.standing, at)
+            at, before = LeaseCheckpoint(journal.cursor.epoch, journal.cursor.sequence), change.record.lease.checkpoint
+            # What stands in for a journal of a newer clew may be behind it: no news, and no reason to hold the session.
+            is_news = before is None or at > before
+            done = set_checkpoint(change.record, change.standing, at) if is_news else change.record
             retry = done.lease.settlement_retry
             change.record = done if retry is None else finish_settlement(done, change.standing, retry)
 
