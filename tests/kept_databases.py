@@ -17,18 +17,23 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-__all__ = ["BASES", "Base", "make"]
+__all__ = ["BASES", "Base", "everything", "make", "run_in"]
 
 
 @dataclass(frozen=True)
 class Base:
-    """One database: where it lies, what fills it, the sessions in it, and what the first of them says."""
+    """One database: where it lies, what fills it, the sessions in it, and what the first of them says.
+
+    `removal` are the statements with which the agent deletes that one; `spoil` is one that changes a value of it.
+    """
 
     agent: str
     path: str
     fill: Callable[[sqlite3.Connection], None]
     ids: tuple[str, ...]
     said: tuple[tuple[str, str], ...]
+    removal: tuple[str, ...] = ()
+    spoil: str = ""
 
 
 def _goose(db: sqlite3.Connection) -> None:
@@ -84,6 +89,20 @@ def _crush(db: sqlite3.Connection) -> None:
         values = (f"z{9 - number}", "c-1", role, parts, "m", "lab", 1790000000, 1790000000, 0)
         db.execute("INSERT INTO messages VALUES (?,?,?,?,?,?,?,?,?)", values)
 
+    for statement in COUNTERS:
+        db.execute(statement)
+
+
+COUNTERS = (
+    "CREATE TRIGGER counted AFTER INSERT ON messages BEGIN"
+    " UPDATE sessions SET message_count = message_count + 1 WHERE id = new.session_id; END",
+    "CREATE TRIGGER uncounted AFTER DELETE ON messages BEGIN"
+    " UPDATE sessions SET message_count = message_count - 1 WHERE id = old.session_id; END",
+    "CREATE TRIGGER touched AFTER UPDATE ON sessions BEGIN"
+    " UPDATE sessions SET updated_at = strftime('%s', 'now') WHERE id = new.id; END",
+)
+"""Crush counts its messages, and notes when a session changed, by triggers."""
+
 
 def _kiro(db: sqlite3.Connection) -> None:
     db.execute("CREATE TABLE conversations_v2 (key TEXT, conversation_id TEXT, value TEXT, updated_at INTEGER)")
@@ -100,14 +119,56 @@ def _claw(db: sqlite3.Connection) -> None:
         packed = zstd.compress(text.encode()) if number == 2 else None
         values = ("w-1", number, None if packed else text, 1790000000000 + number, packed)
         db.execute("INSERT INTO transcript_events VALUES (?,?,?,?,?)", values)
+    db.execute("CREATE TABLE session_windows (session_id TEXT PRIMARY KEY, session_key TEXT, weight REAL)")
+    db.execute("CREATE TABLE session_nodes (session_key TEXT PRIMARY KEY, current_session_id TEXT, entry_json TEXT)")
+    db.execute("CREATE TABLE session_transcript_index_state (session_id TEXT PRIMARY KEY, indexed_seq INTEGER)")
+    db.execute("INSERT INTO session_windows VALUES ('w-1', 'agent:main:w-1', 2.0)")
+    db.execute("INSERT INTO session_nodes VALUES ('agent:main:w-1', 'w-1', '{}')")
+    db.execute("INSERT INTO session_transcript_index_state VALUES ('w-1', 2)")
 
 
 COUNTED = (("user", "Count."), ("assistant", "I count."), ("tool", "1\n2"))
 BASES = (
-    Base("goose", ".local/share/goose/sessions/sessions.db", _goose, ("g-1", "g-2"), COUNTED),
-    Base("crush", "proj/.crush/crush.db", _crush, ("c-1",), (COUNTED[0], ("assistant", ""), COUNTED[2])),
-    Base("kiro", ".local/share/kiro-cli/data.sqlite3", _kiro, ("q-1",), (*COUNTED, ("assistant", "Done."))),
-    Base("openclaw", ".openclaw/agents/main/agent/openclaw-agent.sqlite", _claw, ("w-1",), COUNTED),
+    Base(
+        "goose",
+        ".local/share/goose/sessions/sessions.db",
+        _goose,
+        ("g-1", "g-2"),
+        COUNTED,
+        ("DELETE FROM messages WHERE session_id = 'g-1'", "DELETE FROM sessions WHERE id = 'g-1'"),
+        "UPDATE messages SET role = 'user' WHERE session_id = 'g-1'",
+    ),
+    Base(
+        "crush",
+        "proj/.crush/crush.db",
+        _crush,
+        ("c-1",),
+        (COUNTED[0], ("assistant", ""), COUNTED[2]),
+        ("DELETE FROM messages WHERE session_id = 'c-1'", "DELETE FROM sessions WHERE id = 'c-1'"),
+        "UPDATE messages SET model = 'other' WHERE id = 'z9'",
+    ),
+    Base(
+        "kiro",
+        ".local/share/kiro-cli/data.sqlite3",
+        _kiro,
+        ("q-1",),
+        (*COUNTED, ("assistant", "Done.")),
+        ("DELETE FROM conversations_v2 WHERE conversation_id = 'q-1'",),
+        "UPDATE conversations_v2 SET updated_at = updated_at + 1",
+    ),
+    Base(
+        "openclaw",
+        ".openclaw/agents/main/agent/openclaw-agent.sqlite",
+        _claw,
+        ("w-1",),
+        COUNTED,
+        (
+            "DELETE FROM transcript_events WHERE session_id = 'w-1'",
+            "DELETE FROM session_windows WHERE session_id = 'w-1'",
+            "DELETE FROM session_nodes WHERE current_session_id = 'w-1'",
+        ),
+        "UPDATE session_windows SET weight = 2 + 1",
+    ),
 )
 
 
@@ -118,3 +179,21 @@ def make(base: Base, home: Path) -> Path:
     with closing(sqlite3.connect(path)) as db, db:
         base.fill(db)
     return path
+
+
+def everything(path: Path) -> dict[str, list[tuple[str, ...]]]:
+    """Returns every value of every table as SQLite spells it, with its type; rows in order."""
+    found: dict[str, list[tuple[str, ...]]] = {}
+    with closing(sqlite3.connect(path)) as db:
+        for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1").fetchall():
+            columns = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
+            asked = ", ".join(f"typeof({column}) || ' ' || quote({column})" for column in columns)
+            found[table] = sorted(db.execute(f"SELECT {asked} FROM {table}").fetchall())
+    return found
+
+
+def run_in(path: Path, *statements: str) -> None:
+    """Changes a database, in one transaction."""
+    with closing(sqlite3.connect(path)) as db, db:
+        for statement in statements:
+            db.execute(statement)

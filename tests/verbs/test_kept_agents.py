@@ -19,7 +19,7 @@ from clew.verbs.refer import open_session
 from clew.verbs.restore import restore
 from clew.verbs.resume import resume
 from conversations import group_keys
-from kept_databases import BASES, Base, make
+from kept_databases import BASES, Base, everything, make, run_in
 from kept_samples import SAMPLES, Sample
 
 every_sample = pytest.mark.parametrize("sample", SAMPLES, ids=str)
@@ -100,8 +100,31 @@ def test_a_session_in_a_database_is_kept_and_carried_away(base: Base, tmp_path: 
         assert group_keys(there.session.messages) == group_keys(opened.session.messages)
         assert restore(ctx, name).unchanged
         path.unlink()
-        with pytest.raises(Refused, match="writes nothing"):
+        with pytest.raises(Refused, match="does not exist"):
             restore(ctx, name)
         assert group_keys(open_session(ctx, name).session.messages) == group_keys(opened.session.messages)
         path.write_bytes(before)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("base", BASES, ids=lambda b: b.agent)
+def test_a_session_that_its_agent_deleted_is_put_back(base: Base, tmp_path: Path) -> None:
+    path = make(base, tmp_path / "home")
+    other = make(base, tmp_path / "other")
+    before = everything(path)
+    name = f"{base.agent}:{base.ids[0]}"
+    with at_work(tmp_path) as ctx:
+        list(keep(ctx, [name]))
+        run_in(path, *base.removal)
+        run_in(other, *base.removal)
+        assert restore(ctx, name).paths == (str(path),)
+        assert everything(path) == before
+        assert restore(ctx, name).unchanged == (str(path),)
+        assert restore(ctx, name, to=tmp_path / "other").paths == (str(other),)
+        assert everything(other) == before
+        run_in(path, base.spoil)
+        changed = everything(path)
+        with pytest.raises(Refused, match="other bytes") as caught:
+            restore(ctx, name)
+        assert caught.value.code == "target_diverged"
+    assert everything(path) == changed

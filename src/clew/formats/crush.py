@@ -1,4 +1,4 @@
-"""Crush: sessions as rows of a project's SQLite database. Read and kept; from its public source.
+"""Crush: sessions as rows of a project's SQLite database. Read, kept and put back; from its public source.
 
 After a compaction the model gets the messages from `summary_message_id` on; the full history holds the others too.
 """
@@ -133,7 +133,7 @@ VAULT = Vault(
     "Crush",
     lambda home: home.root,
     (".crush/crush.db", "*/.crush/crush.db"),
-    Layout(_NEEDED, _sessions, _export),
+    Layout(_NEEDED, _sessions, _export, ("sessions",)),
     folder=lambda path: str(path.parent.parent) if path.parent.name == ".crush" else "",
 )
 FORMAT = Format(

@@ -1,4 +1,4 @@
-"""Goose: sessions as rows of one SQLite database. Read and kept; from public sources.
+"""Goose: sessions as rows of one SQLite database. Read, kept and put back; from public sources.
 
 Columns vary with the version of the schema: those that a reading needs are asked for, the others are exported as they
 are. The older form (one JSONL file a session) is known too little to be read.

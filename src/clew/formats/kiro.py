@@ -1,4 +1,4 @@
-"""Kiro CLI, and Amazon Q CLI before it: lines of its newer sessions, rows of its older ones. Read and kept.
+"""Kiro CLI, and Amazon Q CLI before it: lines of its newer sessions, rows of its older ones. Read, kept, put back.
 
 From public sources. A session of lines has a small document of the same name beside it. In the database a session is
 one row of `conversations_v2` whose value is a JSON document; such a document is also read where it stands alone.

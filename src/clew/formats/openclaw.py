@@ -1,4 +1,4 @@
-"""OpenClaw: events in a tree, now rows of an SQLite database, before that lines of a file. Read and kept.
+"""OpenClaw: events in a tree, now rows of an SQLite database, before that lines of a file. Read, kept, put back.
 
 An event is what pi has in its lines (layout 4 here, ids are UUIDs): the last event is where the session goes on, and
 the way from it to the root is the conversation. A long event may be compressed in its row.
@@ -43,6 +43,12 @@ else:
 
 AGENT = "openclaw"
 TABLE = "transcript_events"
+BESIDE = ("session_transcript_active_events", "session_windows", "transcript_event_identities")
+"""Tables with rows of a session besides its events: the way through them, its window, their ids."""
+
+NODES = "session_nodes"
+"""Under which key a session is found; after a reset the same key stands for another session."""
+
 LAYOUT = 4
 MAX_EVENT = 256 << 20
 _SUMMARY = (
@@ -213,7 +219,18 @@ def _sessions(tables: Tables) -> Iterable[Listed]:
 
 
 def _export(tables: Tables, session_id: str) -> bytes | None:
-    return b"".join(export_table(tables, TABLE, "session_id", session_id, ("seq",))) or None
+    """Returns the events, and behind them what the agent keeps of the session beside them.
+
+    The state of its search index is not among it: where that is missing, the agent makes it anew.
+    """
+    events = b"".join(export_table(tables, TABLE, "session_id", session_id, ("seq",)))
+    if not events:
+        return None
+    more = [
+        line for table in BESIDE for line in export_table(tables, table, "session_id", session_id, tables.key(table))
+    ]
+    nodes = export_table(tables, NODES, "current_session_id", session_id, tables.key(NODES), shared=True)
+    return b"".join((events, *more, *nodes))
 
 
 def _knows(path: Path, head: bytes) -> bool:

@@ -1,15 +1,16 @@
-"""Sessions in a database of which clew reads rows and writes none: found, exported, recognised, refused by name.
+"""Sessions in a database of which clew reads rows and makes none: found, exported, recognised, put back.
 
 Reading is that of `sqlite`: one consistent state, the log included, nothing touched. `Vault` is the locate room; its
-databases may stand beside single files (`Shelf`). What was captured stays in clew's store; it is not put back, since
-a row that its agent did not write may be one that its agent does not take.
+databases may stand beside single files (`Shelf`). What was captured is put back row by row, each with every column as
+it was, into tables that have exactly those columns: a row that the agent did not write is never put there, and no
+database is laid out where the agent has none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Literal
 
 import msgspec
 
@@ -17,10 +18,20 @@ from clew.conversation.source import Buffer, Source, Stream
 from clew.errors import AmbiguousError, ClewError, NotFoundError, Refused, UnsupportedVersion
 from clew.formats.loose import NONE, Members, first_byte, members_of, raw_of, word_in
 from clew.formats.protocol import Found, Home, Settings
-from clew.formats.rows import Value, database_of, encode_row, name_rows, session_of
+from clew.formats.rows import (
+    NoRow,
+    Row,
+    Value,
+    database_of,
+    decode_rows,
+    encode_row,
+    name_rows,
+    own_lines,
+    session_of,
+)
 from clew.formats.shelf import LINK, Shelf, places_of
 from clew.formats.sketch import Sketch
-from clew.formats.sqlite import MAGIC, Tables, read_database
+from clew.formats.sqlite import MAGIC, Change, Tables, change_database, read_database
 
 Needed = Mapping[str, Sequence[str]]
 
@@ -36,11 +47,15 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """What a database has to have, and how its sessions are listed and exported (None: there is none of that id)."""
+    """What a database has to have, and how its sessions are listed and exported (None: there is none of that id).
+
+    `counting` are tables whose rows the agent's own triggers change when others come: they are put there last.
+    """
 
     needed: Needed
     sessions: Callable[[Tables], Iterable[Listed]]
     export: Callable[[Tables, str], bytes | None]
+    counting: tuple[str, ...] = ()
 
 
 class Vault:
@@ -120,7 +135,7 @@ class Vault:
     def present_rows(self, home: Home, path: str) -> Buffer | None:
         """Returns the rows of one session as they are now, None where there is no such session."""
         database = self._base(home) / database_of(path)
-        if not database.exists():
+        if not database.exists() and not database.is_symlink():
             return None
 
         def read(tables: Tables) -> bytes | None:
@@ -129,14 +144,63 @@ class Vault:
 
         return read_database(database, read)
 
-    def place_rows(self, home: Home, path: str, data: Buffer, expect: Buffer | None, now_ms: int) -> NoReturn:
-        """Raises Refused: nothing is written into a database of this agent."""
+    def place_rows(self, home: Home, path: str, data: Buffer, expect: Buffer | None, now_ms: int) -> None:
+        """Brings the rows of one session to exactly `data`, in one transaction, if they are exactly `expect` now.
+
+        Raises Refused (`no_database`, `target_diverged`, `database_busy`, `schema_differs`, `damaged_rows`),
+        UnsupportedVersion or UnreadableSource; then nothing was written.
+        """
+        database, session_id = self._base(home) / database_of(path), session_of(path)
+        if not database.exists() and not database.is_symlink():
+            raise Refused(
+                f"{database} does not exist, and {self.title} alone knows how it is laid out; nothing was written",
+                code="no_database",
+                hint=f"Start {self.title} once, so that it makes its database; then try again. The session is kept.",
+                path=str(database),
+                session=session_id,
+            )
+        rows = self._rows(data, database)
+
+        def export(tables: Tables) -> bytes | None:
+            self._check(tables, database)
+            for row in rows:
+                self._check_columns(tables, row, database)
+            return self.layout.export(tables, session_id)
+
+        def check(there: bytes | None) -> None:
+            same = there is None if expect is None else there is not None and own_lines(there) == own_lines(expect)
+            if not same:
+                raise _diverged(database, session_id, there, expect)
+
+        change_database(database, [Change(export, check, data, lambda lines: self._rows(lines, database))])
+
+    def _rows(self, data: Buffer, database: Path) -> list[Row]:
+        """Returns rows in the order in which they are put there."""
+        try:
+            rows = decode_rows(data)
+        except NoRow as error:
+            raise Refused(
+                f"the rows for {database} are damaged: {error}; nothing was written",
+                code="damaged_rows",
+                hint="A database takes whole rows only; an older capture may be sound: `clew restore --capture N`.",
+                path=str(database),
+            ) from error
+        return sorted(rows, key=lambda row: row.table in self.layout.counting)
+
+    def _check_columns(self, tables: Tables, row: Row, database: Path) -> None:
+        """Raises Refused where a table has other columns than a row of it had: it is of another version."""
+        here = tables.columns(row.table)
+        if set(here) == set(row.values):
+            return
+        odd = sorted(set(here) ^ set(row.values))
+        what = f"no table {row.table!r}" if not here else f"other columns in {row.table!r} ({', '.join(odd)})"
         raise Refused(
-            f"{self.title} keeps its sessions in {database_of(path)}, where clew reads and writes nothing",
-            code="read_only",
-            hint="The session is kept: `clew convert` carries it to another agent.",
-            path=database_of(path),
-            session=session_of(path),
+            f"{database} has {what} than when the session was kept; nothing was written"
+            if here
+            else f"{database} has {what}, which the session's rows need; nothing was written",
+            code="schema_differs",
+            hint=f"It is of another version of {self.title}. The session is kept: `clew convert` carries it on.",
+            path=str(database),
         )
 
     def _check(self, tables: Tables, path: Path) -> None:
@@ -183,6 +247,17 @@ class Vault:
             yield Found(self.agent, one.id, path, (path,), (one.changed, one.size), one.kind, cwd)
 
 
+def _diverged(database: Path, session_id: str, there: bytes | None, expect: Buffer | None) -> Refused:
+    what = "is gone" if there is None else "is there already" if expect is None else "was changed"
+    return Refused(
+        f"{database}: session {session_id} {what} meanwhile; nothing was written",
+        code="target_diverged",
+        hint="Look at what is there now; the kept rows stay in clew's store.",
+        path=str(database),
+        session=session_id,
+    )
+
+
 def _is_database(path: Path) -> bool:
     try:
         with path.open("rb") as file:
@@ -191,14 +266,16 @@ def _is_database(path: Path) -> bool:
         return path.suffix in (".db", ".sqlite", ".sqlite3")
 
 
-def export_table(tables: Tables, table: str, column: str, session_id: Value, order: Sequence[str]) -> Iterator[bytes]:
-    """Yields the rows of a table that belong to one session, in the export form."""
+def export_table(
+    tables: Tables, table: str, column: str, session_id: Value, order: Sequence[str], *, shared: bool = False
+) -> Iterator[bytes]:
+    """Yields the rows of a table that belong to one session, in the export form; none where it has no such column."""
     columns = tables.columns(table)
     if column in columns:
         for values in tables.rows(
             table, f'"{column}" = ?', (session_id,), [name for name in order if name in columns or name == "rowid"]
         ):
-            yield encode_row(table, columns, values)
+            yield encode_row(table, columns, values, shared=shared)
 
 
 # --- reading rows ---------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Agents whose databases are read: rows are exported, listed and said; nothing is written, the log counts."""
+"""Agents whose databases are read: rows are exported, listed, said and put back; reading touches nothing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,10 @@ from clew.conversation.source import Session, Source, Stream
 from clew.errors import AmbiguousError, Refused, UnsupportedVersion
 from clew.formats.protocol import Found, Home
 from clew.formats.registry import get_format
+from clew.formats.rows import name_rows
 from clew.residue.segments import cut_session, slice_segments
 from clew_corpus import shared_dir
-from kept_databases import BASES, Base, make
+from kept_databases import BASES, Base, everything, make, run_in
 
 every_base = pytest.mark.parametrize("base", BASES, ids=lambda b: b.agent)
 
@@ -89,20 +91,91 @@ def test_a_locked_database_is_read_as_it_was_committed(base: Base, tmp_path: Pat
     assert tuple((m.role, m.text) for m in session.messages) == base.said
 
 
+def restored(base: Base, home: Path, rows: Any, expect: Any = None) -> None:
+    form = get_format(base.agent)
+    name = name_rows(base.path if base.agent != "goose" else "sessions.db", base.ids[0])
+    name = name.removeprefix(".openclaw/")
+    assert form.place_rows is not None
+    form.place_rows(Home(home), name, rows, expect, 0)
+
+
 @every_base
-def test_nothing_is_put_into_a_database(base: Base, tmp_path: Path) -> None:
+def test_rows_are_put_back_as_they_were(base: Base, tmp_path: Path) -> None:
     path = make(base, tmp_path)
-    before = path.read_bytes()
+    before = everything(path)
     form = get_format(base.agent)
     source, _ = read_first(base, tmp_path)
-    name = source.streams[0].path
+    name, data = source.streams[0].path, source.streams[0].data
     assert form.present_rows is not None
-    assert form.place_rows is not None
-    assert form.present_rows(Home(tmp_path), name) == source.streams[0].data
+    assert form.present_rows(Home(tmp_path), name) == data
     assert form.present_rows(Home(tmp_path), name + "x") is None
-    with pytest.raises(Refused, match="writes nothing"):
-        form.place_rows(Home(tmp_path), name, source.streams[0].data, None, 0)
-    assert path.read_bytes() == before
+    run_in(path, *base.removal)
+    assert form.present_rows(Home(tmp_path), name) is None
+    assert everything(path) != before
+    restored(base, tmp_path, data)
+    assert everything(path) == before
+    assert form.present_rows(Home(tmp_path), name) == data
+
+
+@every_base
+def test_rows_that_are_there_with_other_values_are_left_alone(base: Base, tmp_path: Path) -> None:
+    path = make(base, tmp_path)
+    source, _ = read_first(base, tmp_path)
+    run_in(path, base.spoil)
+    changed = everything(path)
+    with pytest.raises(Refused, match="is there already") as caught:
+        restored(base, tmp_path, source.streams[0].data)
+    assert caught.value.code == "target_diverged"
+    assert everything(path) == changed
+
+
+@every_base
+def test_a_table_that_is_not_as_it_was_is_refused_by_name(base: Base, tmp_path: Path) -> None:
+    path = make(base, tmp_path)
+    source, _ = read_first(base, tmp_path)
+    table = {"goose": "messages", "crush": "messages", "kiro": "conversations_v2", "openclaw": "transcript_events"}
+    run_in(path, *base.removal, f"ALTER TABLE {table[base.agent]} ADD COLUMN newer TEXT")
+    changed = everything(path)
+    with pytest.raises(Refused, match=r"other columns in .*\(newer\)") as caught:
+        restored(base, tmp_path, source.streams[0].data)
+    assert caught.value.code == "schema_differs"
+    run_in(path, f"DROP TABLE {table[base.agent]}")
+    with pytest.raises(UnsupportedVersion, match="no table"):
+        restored(base, tmp_path, source.streams[0].data)
+    path.unlink()
+    with pytest.raises(Refused, match="does not exist") as caught:
+        restored(base, tmp_path, source.streams[0].data)
+    assert caught.value.code == "no_database"
+    assert not path.exists()
+    assert changed
+
+
+def test_rows_of_others_are_never_touched(tmp_path: Path) -> None:
+    base = BASES[0]
+    path = make(base, tmp_path)
+    source, _ = read_first(base, tmp_path)
+    data = bytes(source.streams[0].data)
+    run_in(path, *base.removal, "INSERT INTO messages (id, session_id, role) VALUES (2, 'g-2', 'user')")
+    before = everything(path)
+    with pytest.raises(Refused, match="stand in the way"):
+        restored(base, tmp_path, data)
+    run_in(path, "DELETE FROM messages")
+    before = everything(path)
+    with pytest.raises(Refused, match="did not come out"):
+        restored(base, tmp_path, data.replace(b'"session_id":"g-1"', b'"session_id":"g-2"', 1))
+    with pytest.raises(Refused, match="damaged"):
+        restored(base, tmp_path, data[:-9])
+    assert everything(path) == before
+
+
+def test_what_several_sessions_share_is_put_where_it_is_missing(tmp_path: Path) -> None:
+    base = BASES[3]
+    path = make(base, tmp_path)
+    source, _ = read_first(base, tmp_path)
+    run_in(path, *base.removal, "INSERT INTO session_nodes VALUES ('agent:main:w-1', 'w-2', '{}')")
+    restored(base, tmp_path, source.streams[0].data)
+    assert everything(path)["session_nodes"] == [("text 'agent:main:w-1'", "text 'w-2'", "text '{}'")]
+    assert len(everything(path)["transcript_events"]) == len(source.streams[0].data.splitlines()) - 2
 
 
 @every_base
