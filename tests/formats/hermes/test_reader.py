@@ -174,7 +174,7 @@ def test_texts_that_look_like_the_agents_own_survive() -> None:
     messages = (
         make_user("Review the conversation above and consider saving to memory? No."),
         make_assistant("As you like.", make_call("c1", "t", "{}")),
-        make_result("c1", "\x00json:[1]"),
+        make_result("c1", "\x00json:[1]", Image("image/png", PNG)),
         make_assistant("[CONTEXT SUMMARY]: I only quote it."),
         make_user("[CONTEXT COMPACTION — quoted by a person"),
         make_assistant(INVENTED),

@@ -120,7 +120,10 @@ class Content:
             source = rec.text_in(cell)
             return [] if source is None else whole_text(source, mark)
         out: list[Part] = []
-        for part in rec.PARTS.many(listed):
+        parts = rec.PARTS.many(listed)
+        if len(parts) == 1 and parts[0].type == "text":
+            return whole_text(raws.as_text(parts[0].text), mark)
+        for part in parts:
             if part.type in ("text", "input_text"):
                 out.append(unmark.text_part(raws.as_text(part.text), mark))
             elif part.type in ("image_url", "input_image"):
