@@ -16,7 +16,7 @@ from agents.install import find_agent
 from agents.lab.model import FakeModel
 from agents.lab.process import SECONDS, Finished, base_env, run
 from agents.lab.script import Script
-from agents.lab.seen import PROBE, Seen, find_prompt, from_chat_api
+from agents.lab.seen import PROBE, Seen, find_prompt, from_chat_api, message
 
 __all__ = ["Session", "binary", "command", "environment", "list_sessions", "pack", "resume", "start"]
 
@@ -68,7 +68,7 @@ def turn(home: Path, cwd: Path, prompt: str, model: FakeModel, more: Sequence[st
     argv = [binary(), "chat", "-t", "terminal,file", "-q", prompt, "-Q", "--yolo", *more]
     done = run(argv, cwd, environment(home), seconds)
     bodies = tuple(request.body for request in model.turns[asked:])
-    request, messages, injected = find_prompt(bodies, from_chat_api, prompt)
+    request, messages, injected = find_prompt(bodies, lambda body: read_body(body, prompt), prompt)
     named = re.search(r"session_id: (\S+)", done.said + "\n" + done.plain)
     return Seen(
         exit=done.status,
@@ -81,6 +81,19 @@ def turn(home: Path, cwd: Path, prompt: str, model: FakeModel, more: Sequence[st
         reply=done.plain.strip(),
         prompt=prompt,
     )
+
+
+def read_body(body: Any, prompt: str) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """Reads a request; a prompt that the agent glued to one before it without an answer is taken off again."""
+    messages, injected = from_chat_api(body)
+    last = next((n for n in range(len(messages) - 1, -1, -1) if messages[n]["role"] == "user"), None)
+    glued = f"\n\n{prompt}"
+    if last is not None and messages[last]["text"].endswith(glued):
+        text = messages[last]["text"].removesuffix(glued)
+        before = messages[last] | {"text": text, "texts": [text]}
+        after = message("user") | {"text": prompt, "texts": [prompt]}
+        messages[last : last + 1] = [before, after]
+    return messages, injected
 
 
 def newest(home: Path) -> str | None:
