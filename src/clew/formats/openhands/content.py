@@ -39,6 +39,8 @@ class Content:
         self.renamed: dict[str, str] = {}
         self.skipped: dict[str, int] = {}
         self.foreign = ""
+        self.promised: dict[str, str] = {}
+        """The calls whose results were written behind them, each with the id of its reply."""
         self._results: dict[str, Mark] = {}
 
     def message(self, event: rec.Event) -> Message | None:
@@ -82,13 +84,17 @@ class Content:
         call = rec.TOOL_CALLS.one(event.tool_call)
         if call is None:
             return None
-        mark = self._mark(call.clew)
+        mark = action_mark(call.clew)
+        if mark is not None and mark.from_ and not self.foreign:
+            self.foreign = mark.from_
         written = raws.as_word(call.id) or raws.as_word(event.tool_call_id)
         made = unmark.call_part(written, raws.as_word(call.name), raws.as_arguments(call.arguments), mark)
         if made.id != written:
             self.renamed[written] = made.id
         if mark is not None:
             self._results.update(mark.results)
+            if mark.answered:
+                self.promised[written] = raws.as_word(event.llm_response_id)
         parts: list[Part] = [*_thought(event.reasoning_content, event.thinking_blocks)]
         parts += self._parts(event.thought, mark)
         parts.append(Call(written, made.name, made.source))
@@ -141,6 +147,16 @@ class Content:
                 what = "content blocks of an unknown kind"
                 self.skipped[what] = self.skipped.get(what, 0) + 1
         return out
+
+
+def action_mark(raw: msgspec.Raw) -> rec.ActionMark | None:
+    """Returns the mark in a call's member `clew`, or None where there is none."""
+    if raws.first_byte(raw) != 0x7B:
+        return None
+    try:
+        return rec.ACTION_MARKS(raw)
+    except raws.DECODE_ERRORS:
+        return None
 
 
 def summary_of(event: rec.Event) -> Message:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from uuid import UUID
 
+from blake3 import blake3
+
+from clew.ids import derive_uuid
+
 STATE = "base_state.json"
 EVENTS = "events"
 MOST_EVENTS = 100_000
@@ -22,6 +26,14 @@ def folder_of(session_id: str) -> str:
 def id_in_name(name: str) -> str:
     """Returns the id of the conversation whose folder has this name, or nothing."""
     return str(UUID(name)) if _FOLDER.match(name) else ""
+
+
+def event_id(session_id: str, number: int) -> str:
+    """Returns the id of an event that clew writes: always the same for its place.
+
+    So a placing that was interrupted is gone on with over its own files, whenever that is.
+    """
+    return derive_uuid(blake3(f"clew-event\x00{session_id}\x00{number}".encode("utf-8", "replace")).digest())
 
 
 def event_path(folder: str, number: int, event_id: str) -> str:

@@ -130,7 +130,7 @@ def _found(folder: Path, session_id: str, *, is_link: bool) -> Found | None:
     path = folder / STATE
     if is_link:
         return Found(AGENT, session_id, path, (path,), problem=f"it lies behind {folder.name}, {_LINK}")
-    if not os.path.lexists(path) and not os.path.lexists(folder / EVENTS):
+    if not os.path.lexists(path) and not _has_event(folder / EVENTS):
         return None
     stamp, problem = (0, 0), ""
     for one, wanted in ((folder / EVENTS, stat.S_ISDIR), (path, stat.S_ISREG)):
@@ -145,6 +145,14 @@ def _found(folder: Path, session_id: str, *, is_link: bool) -> Found | None:
         if not wanted(facts.st_mode):
             problem = f"{one.name} is {_LINK}" if stat.S_ISLNK(facts.st_mode) else f"{one.name} is of another kind"
     return Found(AGENT, session_id, path, (path,), stamp, problem=problem)
+
+
+def _has_event(folder: Path) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return any(number_of(entry.name) is not None for entry in entries)
+    except OSError:
+        return False
 
 
 def _side_files(folder: Path, base: Path, root: Path, depth: int = 0) -> Iterator[SideFile]:

@@ -1,8 +1,10 @@
 """Reads a conversation of OpenHands: every event is a file, and a file is a record. Total, and lazy.
 
 What the agent sends is read: its events in the order of their numbers up to the first number that is missing, with the
-forgotten ones left out where it condensed. The full history keeps those. `base_state.json` gives folder, model and
-title. Everything odd is reported with its file; nothing here raises on any bytes.
+forgotten ones left out where it condensed. A reply of clew's writing whose results are not all there was broken off
+while it was placed: neither the agent nor this reader takes it in. The full history keeps what was forgotten.
+`base_state.json` gives folder, model and title. Everything odd is reported with its file; nothing here raises on any
+bytes.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ class Sent(msgspec.Struct, frozen=True, gc=False):
     id: str
     message: Message | None
     record: int
+    reply: str = ""
+    call_id: str = ""
 
 
 class _Reading:
@@ -85,7 +89,13 @@ class _Reading:
         if event.kind == rec.CONDENSATION:
             self._condense(event, number)
         elif raws.as_word(event.kind) in rec.SENT:
-            sent = Sent(raws.as_word(event.id), self.content.message(event), number)
+            message = self.content.message(event)
+            calls = message.calls if message is not None else ()
+            call_id = calls[0].id if calls else message.call_id if message is not None else ""
+            if event.kind in rec.ANSWERS:
+                call_id = raws.as_word(event.tool_call_id)
+            reply = raws.as_word(event.llm_response_id) if event.kind == rec.ACTION else ""
+            sent = Sent(raws.as_word(event.id), message, number, reply, call_id)
             self.view.append(sent)
             self.full.append(sent)
 
@@ -140,6 +150,26 @@ class _Reading:
         if isinstance(event.summary_offset, int):
             self.view.insert(max(event.summary_offset, 0), summary)
 
+    def _drop_torn(self) -> None:
+        """Leaves out replies whose results were not all placed, as the agent does."""
+        promised = self.content.promised
+        answered = {sent.call_id for sent in self.full if not sent.reply}
+        torn = {reply for call_id, reply in promised.items() if call_id not in answered}
+        if not torn:
+            return
+        calls = {call_id for call_id, reply in promised.items() if reply in torn}
+        for sent in self.full:
+            if sent.reply in torn:
+                self._report(
+                    self.records.place(sent.record)[0],
+                    sent.record,
+                    "torn tail",
+                    "the results of this reply were never placed",
+                    lost=False,
+                )
+        self.view = [sent for sent in self.view if sent.call_id not in calls]
+        self.full = [sent for sent in self.full if sent.call_id not in calls]
+
     def _normal(self, sent: list[Sent]) -> Normal:
         builder = NormalBuilder()
         for one in sent:
@@ -149,6 +179,7 @@ class _Reading:
 
     def session(self) -> Session:
         """Returns the session of what was read."""
+        self._drop_torn()
         normal = self._normal(self.view)
         for stray in normal.strays:
             if stray.record is not None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from clew.formats.outline import RecordMark
 from clew.formats.raws import NONE, OddRecords, Shape
 
 VERSION = "1.16.0"
@@ -30,6 +31,12 @@ TERMINAL, TASK, FREE = "TerminalObservation", "TaskObservation", "MCPToolObserva
 """Kinds of observations: two with texts of their own, and the one that says what any tool said."""
 
 
+class ActionMark(RecordMark, frozen=True, omit_defaults=True):
+    """The mark in a call. `answered` tells that its result was written behind it."""
+
+    answered: bool = False
+
+
 class Event(msgspec.Struct, gc=False):
     """One event of any kind."""
 
@@ -43,6 +50,7 @@ class Event(msgspec.Struct, gc=False):
     thinking_blocks: msgspec.Raw = NONE
     tool_call: msgspec.Raw = NONE
     tool_call_id: Any = None
+    llm_response_id: Any = None
     observation: msgspec.Raw = NONE
     error: msgspec.Raw = NONE
     rejection_reason: msgspec.Raw = NONE
@@ -135,6 +143,7 @@ class State(msgspec.Struct, gc=False):
     tags: Any = None
 
 
+ACTION_MARKS = msgspec.json.Decoder(ActionMark).decode
 EVENTS = msgspec.json.Decoder(Event)
 _RAW = frozenset(
     {

@@ -21,7 +21,7 @@ from clew.errors import UnwritableContent
 from clew.formats.marks import INVENTED, CallIds, Mark, Names
 from clew.formats.openhands import records as rec
 from clew.formats.openhands.content import EMPTY
-from clew.formats.openhands.folder import MOST_EVENTS, STATE, event_path, folder_of
+from clew.formats.openhands.folder import MOST_EVENTS, STATE, event_id, event_path, folder_of
 from clew.formats.outline import (
     Answered,
     Cover,
@@ -104,13 +104,13 @@ def write(messages: Sequence[Message], options: WriteOptions) -> Written:
     return Written(options.session_id, files, losses, invented)
 
 
-def system_prompt(event_id: str, time_ms: int, options: WriteOptions) -> bytes:
+def system_prompt(own_id: str, time_ms: int, options: WriteOptions) -> bytes:
     """Returns the first event: what the agent tells a model before everything else."""
     prompt = spell(options.facts.get("system_prompt") or PROMPT)
     folder = spell(f"The working folder is {options.cwd}.") if options.cwd else b""
     context = b',"dynamic_context":' + _text(folder) if folder else b""
     return (
-        head(event_id, time_ms, b"agent")
+        head(own_id, time_ms, b"agent")
         + b',"system_prompt":'
         + _text(prompt)
         + b',"tools":[]'
@@ -139,8 +139,11 @@ def state_file(options: WriteOptions, messages: Sequence[Message]) -> bytes:
 class Steps:
     """The events of one writing, in order; their bytes are made when they are asked for."""
 
-    def __init__(self, messages: Sequence[Message], options: WriteOptions, envelope: Envelope) -> None:
+    def __init__(
+        self, messages: Sequence[Message], options: WriteOptions, envelope: Envelope, session_id: str = ""
+    ) -> None:
         self.options, self.envelope = options, envelope
+        self._session_id = session_id or options.session_id
         times = [m.time_ms for m in messages if m.time_ms is not None]
         default = options.now_ms if envelope.time_ms is None else envelope.time_ms
         self.start_ms = times[0] if times else default
@@ -150,7 +153,7 @@ class Steps:
 
     def id_of(self, number: int) -> str:
         """Returns the id of an event."""
-        return self.options.new_id(f"event {number}")
+        return event_id(self._session_id, number)
 
     def files(self, folder: str, open_calls: Sequence[tuple[WrittenCall, str]] = ()) -> Iterator[WrittenFile]:
         """Yields the files of the events; first made-up answers to calls that a prefix left open."""
@@ -220,21 +223,19 @@ def _following(entries: Sequence[Said | Replied | Answered], place: int) -> tupl
 
 def _pieces(steps: Steps, step: Step) -> tuple[bytes]:
     entry = step.entry
-    event_id = steps.id_of(step.number)
+    own_id = steps.id_of(step.number)
     if type(entry) is Said:
-        return (_user(entry, step, event_id),)
+        return (_user(entry, step, own_id),)
     if type(entry) is Replied:
-        first = step.number - (step.call or 0)
-        reply_id = steps.options.new_id(f"reply {first}")
-        return (_reply(entry, step, event_id, reply_id),)
+        return (_reply(entry, step, own_id, steps.id_of(step.number - (step.call or 0))),)
     assert type(entry) is Answered
-    return (_answer(entry, step, event_id),)
+    return (_answer(entry, step, own_id),)
 
 
-def head(event_id: str, time_ms: int, source: bytes) -> bytes:
+def head(own_id: str, time_ms: int, source: bytes) -> bytes:
     """Returns how every event begins; the agent's times have no zone, and it cannot compare them with any that has."""
     time = write_time(time_ms).removesuffix("Z") + "000"
-    return b'{"id":' + spell(event_id) + b',"timestamp":"' + time.encode() + b'","source":"' + source + b'"'
+    return b'{"id":' + spell(own_id) + b',"timestamp":"' + time.encode() + b'","source":"' + source + b'"'
 
 
 def _kind(kind: str) -> bytes:
@@ -262,34 +263,35 @@ def _clew(mark: RecordMark | None, origin: str) -> bytes:
     return b',"clew":' + msgspec.json.encode(mark) if mark is not None else b""
 
 
-def _user(said: Said, step: Step, event_id: str) -> bytes:
+def _user(said: Said, step: Step, own_id: str) -> bytes:
     covered = cover(joined_text(said.parts), holds_image)
     mark = None
     if said.message.origin != "user":
         mark = RecordMark(origin=said.message.origin, kind=said.message.kind)
     message = b'{"role":"user","content":' + _content(covered.parts)
     message += _clew(record_mark(covered, mark), step.origin) + b"}"
-    return head(event_id, step.time_ms, b"user") + b',"llm_message":' + message + _kind(rec.MESSAGE)
+    return head(own_id, step.time_ms, b"user") + b',"llm_message":' + message + _kind(rec.MESSAGE)
 
 
-def _reply(reply: Replied, step: Step, event_id: str, reply_id: str) -> bytes:
+def _reply(reply: Replied, step: Step, own_id: str, reply_id: str) -> bytes:
     said = [part for part in reply.parts if type(part) is not WrittenCall]
     covered = cover(joined_text(said), no_image) if not step.call else Cover(())  # type: ignore[arg-type]
     mark = RecordMark(model=reply.message.model) if reply.message.model and not step.call else None
-    start = head(event_id, step.time_ms, b"agent")
+    start = head(own_id, step.time_ms, b"agent")
     response = b',"llm_response_id":' + spell(reply_id)
     if step.call is None:
         message = b'{"role":"assistant","content":' + _content(covered.parts)
         message += _clew(record_mark(covered, mark), step.origin) + b"}"
         return start + b',"llm_message":' + message + response + _kind(rec.MESSAGE)
     call = reply.calls[step.call]
-    mark = record_mark(msgspec.structs.replace(covered, parts=(*covered.parts, call)), mark)
+    mark = record_mark(msgspec.structs.replace(covered, parts=(*covered.parts, call)), mark) or RecordMark()
     results = {a.call.id: m for a in step.results if a.call.id == call.id and (m := _result_mark(a)) is not None}
-    if results:
-        mark = msgspec.structs.replace(mark or RecordMark(), results=results)
+    mark = rec.ActionMark(
+        model=mark.model, standin=mark.standin, calls=mark.calls, results=results, from_=step.origin, answered=True
+    )
     named = spell(call.name), spell(call.id)
     made = b'{"id":' + named[1] + b',"name":' + named[0] + b',"arguments":' + spell(call.arguments.decode())
-    made += b',"origin":"completion"' + _clew(mark, step.origin) + b"}"
+    made += b',"origin":"completion","clew":' + msgspec.json.encode(mark) + b"}"
     calls = b',"tool_name":' + named[0] + b',"tool_call_id":' + named[1] + b',"tool_call":' + made
     return start + b',"thought":' + _content(covered.parts) + calls + response + _kind(rec.ACTION)
 
@@ -318,7 +320,7 @@ def _result_mark(answer: Answered) -> Mark | None:
     return Mark(standin=covered.standins) if covered.needed else None
 
 
-def _answer(answer: Answered, step: Step, event_id: str) -> bytes:
+def _answer(answer: Answered, step: Step, own_id: str) -> bytes:
     named = b',"tool_name":' + spell(answer.call.name) + b',"tool_call_id":' + spell(answer.call.id)
     if answer.result is None:
         failed, parts = True, (Text(INVENTED),)
@@ -327,9 +329,9 @@ def _answer(answer: Answered, step: Step, event_id: str) -> bytes:
     alone = parts[0]
     if failed and len(parts) == 1 and type(alone) is Text:
         error = b',"error":' + spell_lazily(alone.source)
-        return head(event_id, step.time_ms, b"agent") + named + error + _kind(rec.FAILURE)
+        return head(own_id, step.time_ms, b"agent") + named + error + _kind(rec.FAILURE)
     told = b"true" if failed else b"false"
     observation = b'{"content":' + _content(parts) + b',"is_error":' + told
     observation += b',"tool_name":' + spell(answer.call.name) + _kind(rec.FREE)
     rest = b',"observation":' + observation + b',"action_id":' + spell(step.action)
-    return head(event_id, step.time_ms, b"environment") + named + rest + _kind(rec.OBSERVATION)
+    return head(own_id, step.time_ms, b"environment") + named + rest + _kind(rec.OBSERVATION)
