@@ -7,8 +7,12 @@ in place of the first ones. The agent compares a hash of those; here their numbe
 
 from __future__ import annotations
 
+import msgspec
+
 from clew.conversation.model import Message
+from clew.conversation.normal import Normal
 from clew.conversation.source import Ending, Reference, Session, SideFile, Source, Stream
+from clew.formats import unmark
 from clew.formats.cline.content import SUMMARY, Content, mark_in
 from clew.formats.cline.folder import COMPACTION, MANIFEST, MESSAGES, is_task
 from clew.formats.loose import NONE, Members, items_of, members_of, raw_of, scalar_in, word_in
@@ -24,17 +28,27 @@ _TITLE_SIGNS = 120
 def read(source: Source, since: Ending | None = None) -> Session:
     """Reads a session whole: a document that is rewritten in one piece has no settled beginning."""
     sketch = Sketch(AGENT, source)
+    renamed: dict[str, str] = {}
     for number, stream in enumerate(source.streams):
         if number:
             sketch.whole(stream)
         else:
-            _read_stream(sketch, stream)
-    return sketch.finish()
+            _read_stream(sketch, stream, renamed)
+    session = sketch.finish()
+    if not renamed:
+        return session
+    messages = _with_originals(session.messages, renamed)
+    history = messages if session.history is session.messages else _with_originals(session.history, renamed)
+    return msgspec.structs.replace(session, messages=messages, history=history)
 
 
-def _read_stream(sketch: Sketch, stream: Stream) -> None:
+def _with_originals(messages: tuple[Message, ...], renamed: dict[str, str]) -> tuple[Message, ...]:
+    return unmark.with_originals(Normal(messages, (None,) * len(messages)), renamed).messages
+
+
+def _read_stream(sketch: Sketch, stream: Stream, renamed: dict[str, str]) -> None:
     old = is_task(stream)
-    content = Content(sketch.renamed, sketch.skipped, is_task=old)
+    content = Content(renamed, sketch.skipped, is_task=old)
     side = "" if old else stream.path.removesuffix(MESSAGES)
     manifest = side_members(sketch.source.side, side + MANIFEST) if side else {}
     cut = _Cut(side_members(sketch.source.side, side + COMPACTION)) if side else _Cut({})
