@@ -114,3 +114,9 @@ def test_a_line_is_json_for_everybody() -> None:
         "table": "part",
         "row": {"id": "prt_1", "data": {"json": {"type": "text", "text": "x"}}},
     }
+
+
+def test_a_column_that_speaks_of_sharing_is_the_sessions_own() -> None:
+    mine = encode_row("messages", ("id", "content"), (1, '{"shared":true}'))
+    theirs = encode_row("project", ("id",), ("p",), shared=True)
+    assert own_lines(theirs + mine) == mine

@@ -157,7 +157,11 @@ def decode_rows(data: Buffer) -> list[Row]:
 
 def own_lines(data: Buffer) -> bytes:
     """Returns the lines of rows that belong to the session alone: what is compared before something is placed."""
-    return b"".join(bytes(line) for line in split_lines(data) if b'"shared":true' not in bytes(line[:200]))
+    return b"".join(bytes(line) for line in split_lines(data) if not _is_shared(bytes(line[:200])))
+
+
+def _is_shared(head: bytes) -> bool:
+    return b'"shared":true' in head.partition(b',"row":')[0]  # a column may say so of something else
 
 
 def row_key(row: Row, names: Iterable[str]) -> tuple[Value, ...]:
