@@ -127,21 +127,29 @@ def image() -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
 
 
-def test_a_compaction_in_place_leaves_the_past_in_the_history() -> None:
-    rows = Rows().add("user", "one", active=0, compacted=1).add("assistant", "two", active=0, compacted=1)
-    rows.add("user", "three", active=0, compacted=1).add("assistant", "four", active=0, compacted=1)
-    rows.add("user", "[CONTEXT COMPACTION] of before").add("assistant", "four").add("user", "five")
+def test_compactions_in_place_leave_the_past_in_the_history() -> None:
+    past: dict[str, Any] = {"active": 0, "compacted": 1}
+    rows = Rows().add("user", "one ", timestamp=1.0, **past).add("assistant", "two", timestamp=2.0, **past)
+    rows.add("user", "three", timestamp=3.0, **past).add("assistant", "four", timestamp=4.0, **past)
+    rows.add("user", "one", timestamp=1.0, **past)  # the head is kept, as the agent does it
+    rows.add("assistant", "[CONTEXT COMPACTION] first", timestamp=5.0, **past)
+    rows.add("assistant", "four", timestamp=4.0, **past).add("user", "five", timestamp=6.0, **past)
+    rows.add("assistant", "[CONTEXT COMPACTION] second", timestamp=7.0)
+    rows.add("user", "five", timestamp=7.5).add("assistant", "six").add("user", "five")
     session = rows.read()
     assert said(session.messages) == [
-        ("user", "[CONTEXT COMPACTION] of before"),
-        ("assistant", "four"),
+        ("assistant", "[CONTEXT COMPACTION] second"),
+        ("user", "five"),
+        ("assistant", "six"),
         ("user", "five"),
     ]
-    assert (session.messages[0].origin, session.messages[0].kind) == ("agent", "summary")
-    texts = [message.text for message in session.history]
-    assert texts == ["one", "two", "three", "four", "[CONTEXT COMPACTION] of before", "five"]
-    assert [boundary.at for boundary in session.boundaries] == [4]
+    assert session.messages[0].kind == "summary"
+    texts = ["one ", "two", "three", "four[CONTEXT COMPACTION] first", "five", "[CONTEXT COMPACTION] second"]
+    assert [message.text for message in session.history] == [*texts[:-1], "[CONTEXT COMPACTION] secondsix", "five"]
+    assert [boundary.at for boundary in session.boundaries] == [5]
     assert session.branches == ()
+    glued = Rows().add("user", "[PRIOR CONTEXT] and a prompt").read().messages[0]
+    assert (glued.origin, glued.kind) == ("agent", "summary")
 
 
 def test_what_was_taken_back_is_a_branch() -> None:

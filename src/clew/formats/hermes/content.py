@@ -20,8 +20,8 @@ from clew.formats.spelling import is_like_ours
 _STANDIN = re.compile(re.escape(STANDIN_HEAD) + r": ([^\s,\]]+), number \d+ of this message[^\]]*\]\Z")
 _DATA_URL = re.compile(r"data:([^;,]*)(?:;[^,]*)?;base64,")
 _LISTED_RAW = b'"\\u0000json:'
-SUMMARY = ("[CONTEXT COMPACTION", "[CONTEXT SUMMARY]:")
-"""How a summary of the agent's begins, now and before."""
+SUMMARY = ("[CONTEXT COMPACTION", "[CONTEXT SUMMARY]:", "[PRIOR CONTEXT")
+"""How a summary of the agent's begins: now, before, and where it is glued to the prompt behind it."""
 REVIEW = ("Review the conversation above and update the skill", "Review the conversation above and consider saving")
 """How prompts begin that the agent's own review once left in a session: it drops them with their answers."""
 _SUPERSEDED = ("verification_required", "verify_hook_continue")

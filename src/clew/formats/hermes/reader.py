@@ -9,13 +9,14 @@ was taken back is a branch.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterable, Sequence
+
+from blake3 import blake3
 
 from clew.conversation.loss import Damage, Loss
 from clew.conversation.normal import Normal, NormalBuilder
 from clew.conversation.source import Boundary, Branch, Ending, Records, Reference, Session, Source
-from clew.formats import raws, unmark
+from clew.formats import unmark
 from clew.formats.hermes import records as rec
 from clew.formats.hermes.content import Content, Entry
 from clew.formats.hermes.database import MESSAGE_MARK, SESSION_MARK
@@ -150,30 +151,34 @@ def _in_context(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _told(entries: Sequence[Entry]) -> list[Entry]:
-    """Returns the rows of the full history: what a compaction copied behind its summary is there once."""
+    """Returns the rows of the full history: what a compaction copied behind its summary is there once.
+
+    A copy has the time of its original; the prompt that was waiting while the agent compacted gets a new one.
+    """
+    shown = [entry for entry in entries if entry.is_active or entry.is_compacted]
+    if not any(entry.is_compacted for entry in shown):
+        return shown
     kept: list[Entry] = []
-    copies: Counter[tuple[bytes, ...]] = Counter()
-    fresh = True
-    for entry in entries:
-        if not entry.is_active and not entry.is_compacted:
+    seen: set[tuple[str, ...]] = set()
+    waiting: tuple[str, ...] = ()
+    for entry in shown:
+        said = _said(entry)
+        stamped = (*said, str(rec.time_in(entry.row.timestamp)))
+        if stamped in seen or (entry.role == "user" and said == waiting):
             continue
-        if entry.is_compacted:
-            copies[_said(entry)] += 1
-            fresh = True
-        elif fresh and not entry.is_summary:
-            key = _said(entry)
-            fresh = copies[key] > 0
-            if fresh:
-                copies[key] -= 1
-                continue
+        seen.add(stamped)
         kept.append(entry)
+        if not entry.is_summary:
+            waiting = said if entry.role == "user" else ()
     return kept
 
 
-def _said(entry: Entry) -> tuple[bytes, ...]:
+def _said(entry: Entry) -> tuple[str, ...]:
+    """Returns what a row says, without the blanks around it: the agent drops them when it copies."""
     row = entry.row
-    cells = (row.role, row.content, row.tool_calls, row.tool_call_id)
-    return tuple(bytes(cell) if cell is not raws.NONE else b"" for cell in cells)
+    text = rec.word_in(row.content).strip()
+    digest = blake3(text.encode("utf-8", "replace")).hexdigest()
+    return entry.role, digest, rec.word_in(row.tool_call_id), rec.word_in(row.tool_calls)
 
 
 def _place(told: Normal, record: int) -> int:
