@@ -262,4 +262,6 @@ def list_sessions(home: Path, cwd: Path, *, seconds: float = SECONDS) -> list[di
     """Returns the sessions that the agent lists, newest first, as {id, title}."""
     done = run([binary(), "history", "--json"], cwd, environment(home), seconds)
     rows: list[Any] = done.lines[-1] if done.lines else json.loads(done.plain)
-    return [{"id": one["sessionId"], "title": one["metadata"]["title"] if one.get("metadata") else None} for one in rows]
+    return [
+        {"id": one["sessionId"], "title": one["metadata"]["title"] if one.get("metadata") else None} for one in rows
+    ]
