@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -231,3 +232,35 @@ def test_each_change_is_selected_or_left_out_with_its_reason() -> None:
     only = select(changes, FileFilter(("*.lock",)), 1000)
     assert [c.path for c in only.selected] == ["yarn.lock"], "an include brings back what its name leaves out"
     assert {s.reason for s in only.skipped} >= {"not included"}
+
+
+def test_a_rule_file_that_is_no_file_is_an_error_and_nothing_waits_for_it(tmp_path: Path) -> None:
+    folder = tmp_path / ".clew"
+    folder.mkdir()
+    path = folder / "rules.toml"
+    os.mkfifo(path)
+    with pytest.raises(UnreadableSource, match="is no file"):
+        load_rules(tmp_path, custom=None, user=None, typed=FileFilter())
+    with pytest.raises(UnreadableSource, match="is no file"):
+        load_rules(tmp_path / "other", custom=None, user=path, typed=FileFilter())
+    for target, said in (("nowhere", "cannot be read: No such file"), ("/dev/zero", "is no file"), (".", "is no file")):
+        path.unlink()
+        path.symlink_to(target)
+        with pytest.raises(UnreadableSource, match=said):
+            load_rules(tmp_path, custom=None, user=None, typed=FileFilter())
+    path.unlink()
+    (folder / "other.toml").write_text('default = "x"')
+    path.symlink_to("other.toml")
+    assert load_rules(tmp_path, custom=None, user=None, typed=FileFilter()).project.default == "x"
+
+
+def test_a_rule_file_on_the_command_line_may_be_a_pipe_and_is_read_within_bounds(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.write(write, b'default = "x"')
+    os.close(write)
+    assert load_layer(Path(f"/dev/fd/{read}")).default == "x"
+    os.close(read)
+    with pytest.raises(UnreadableSource, match="more than"):
+        load_layer(Path("/dev/zero"))
+    with pytest.raises(UnreadableSource, match="cannot be read: No such file"):
+        load_layer(tmp_path / "absent.toml")

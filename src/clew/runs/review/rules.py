@@ -16,6 +16,8 @@ layer that has any. A rule file that exists and does not parse is an error, neve
 
 from __future__ import annotations
 
+import os
+import stat
 import tomllib
 from pathlib import Path
 
@@ -114,24 +116,35 @@ BUILT_IN = Layer(
 def load_layer(path: Path) -> Layer:
     """Returns the layer in a file; raises UnreadableSource, naming the place, when it is no rule file."""
     try:
-        size = path.stat().st_size
-        data = path.read_bytes() if size <= MAX_FILE_BYTES else b""
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise _unreadable(path, error.strerror or "cannot be read") from error
-    if size > MAX_FILE_BYTES:
-        raise _unreadable(path, f"has {size} bytes; a rule file has at most {MAX_FILE_BYTES}")
+        raise _unreadable(path, f"cannot be read: {error.strerror}") from error
+    if len(data) > MAX_FILE_BYTES:
+        raise _unreadable(path, f"has more than {MAX_FILE_BYTES} bytes")
     try:
         if path.suffix == ".json":
             layer = msgspec.json.decode(data, type=Layer)
         else:
             layer = msgspec.convert(tomllib.loads(data.decode("utf-8")), Layer)
     except (tomllib.TOMLDecodeError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _unreadable(path, str(error)) from error
+        raise _unreadable(path, f"does not parse: {error}") from error
     try:
         _check_patterns(layer)
     except UsageError as error:
-        raise _unreadable(path, error.message) from error
+        raise _unreadable(path, f"does not parse: {error.message}") from error
     return layer
+
+
+def _load_found(path: Path) -> Layer:
+    """Returns the layer in a file that nobody named: a pipe or a device there would be waited for without end."""
+    try:
+        regular = stat.S_ISREG(path.stat().st_mode)
+    except OSError as error:
+        raise _unreadable(path, f"cannot be read: {error.strerror}") from error
+    if not regular:
+        raise _unreadable(path, "is no file")
+    return load_layer(path)
 
 
 def _check_patterns(layer: Layer) -> None:
@@ -143,7 +156,7 @@ def _check_patterns(layer: Layer) -> None:
 
 def _unreadable(path: Path, why: str) -> UnreadableSource:
     return UnreadableSource(
-        f"the rule file {path} does not parse: {why}",
+        f"the rule file {path} {why}",
         code="rules_unreadable",
         hint="Mend it, or move it away; docs/runs.md shows its form.",
         path=str(path),
@@ -157,15 +170,15 @@ def load_rules(root: Path, *, custom: Path | None, user: Path | None, typed: Fil
     """
     for pattern in (*typed.include, *typed.exclude):
         matches(pattern, "x")
-    present = [root / name for name in PROJECT_FILES if (root / name).exists()]
+    present = [root / name for name in PROJECT_FILES if os.path.lexists(root / name)]
     if len(present) > 1:
         raise UsageError(
             f"there are two rule files in {root / '.clew'}: rules.toml and rules.json", hint="Keep one of them."
         )
     return RuleSet(
         custom=load_layer(custom) if custom is not None else Layer(),
-        project=load_layer(present[0]) if present else Layer(),
-        user=load_layer(user) if user is not None and user.exists() else Layer(),
+        project=_load_found(present[0]) if present else Layer(),
+        user=_load_found(user) if user is not None and os.path.lexists(user) else Layer(),
         built_in=BUILT_IN,
         typed=typed,
     )
