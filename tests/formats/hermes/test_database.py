@@ -294,22 +294,6 @@ def test_a_fault_while_a_database_is_made_leaves_none(home: Home, point: str) ->
     assert list(database(home).parent.iterdir()) == []
 
 
-@pytest.mark.parametrize(("point", "there"), [("rows.before-commit", False), ("rows.after-commit", True)])
-def test_a_kill_leaves_all_or_nothing(home: Home, kept: bytes, point: str, there: bool, tmp_path: Path) -> None:
-    after = spliced(home)
-    (tmp_path / "before").write_bytes(kept)
-    (tmp_path / "after").write_bytes(after)
-    program = (
-        "import sys; from pathlib import Path; from clew.formats.hermes import FORMAT as F; "
-        "from clew.formats.protocol import Home; from clew.platform.faults import install; install(sys.argv[2]); "
-        f"t = Path(sys.argv[1]); F.place_rows(Home(t / 'home'), 'state.db#{ID}', (t / 'after').read_bytes(), "
-        f"(t / 'before').read_bytes(), {NOW})"
-    )
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path), f"{point}=kill"], timeout=60)
-    assert done.returncode == -9
-    assert present(home) == (after if there else kept)
-
-
 HOLDER = """
 import sqlite3, sys
 db = sqlite3.connect(sys.argv[1], isolation_level=None)

@@ -161,6 +161,8 @@ def put_rows(path: Path, session_id: str, data: Buffer, expect: Buffer | None, n
         if not same:
             raise _diverged(path, session_id, there, expect)
 
+    if path.exists() and not path.is_symlink():
+        read_database(path, lambda tables: check_writable(tables, path))  # what is torn is not mended by writing to it
     ensure_folder(path.parent)
     change = Change(export, check, data, lambda lines: _rows(lines, path))
     change_database(path, [change], make=lambda connection: schema.lay_out(connection.execute))
