@@ -136,6 +136,32 @@ def test_the_texts_for_people(run: Invoke, repository: Repository) -> None:
     assert "1 item not done; go on: clew run resume " in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("verb", "option"),
+    [
+        *(("review", option) for option in ("--from", "--to", "--commit", "--agent", "--provider", "--model")),
+        *(("review", option) for option in ("--endpoint", "--key-env", "--rules", "--include", "--exclude")),
+        *(("review", option) for option in ("--language", "--waive", "--delta-from", "--cwd", "--output")),
+        *(
+            ("translate --from claude --to codex", option)
+            for option in ("--cwd", "--model", "--delta-from", "--output")
+        ),
+        *(("resume x", option) for option in ("--agent", "--provider", "--model", "--cwd", "--waive")),
+        *((verb, "--cwd") for verb in ("list", "delete x")),
+        ("show x", "--output"),
+    ],
+)
+def test_an_empty_name_is_refused_and_means_nothing_else(
+    run: Invoke, repository: Repository, verb: str, option: str
+) -> None:
+    before = tree_of(repository.root.parent)
+    done = run(*verb.split(), option, "", "--json")
+    assert (done.exit_code, error_of(done)["status"]) == (2, 2), done.output
+    assert f"{option} " in str(error_of(done)["message"])
+    assert tree_of(repository.root.parent) == before
+    assert repository.told() == []
+
+
 def test_the_settings_file_says_who_reviews_and_its_change_is_seen(
     run: Invoke, repository: Repository, around: Surroundings
 ) -> None:

@@ -92,11 +92,9 @@ def test_a_wrong_variable_is_told(tmp_path: Path, env: dict[str, str], word: str
         review_settings({}, env, tmp_path / "clew.toml")
 
 
-def test_both_typed_or_an_empty_name_is_refused(tmp_path: Path) -> None:
+def test_both_typed_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="both an agent and a provider"):
         review_settings({"agent": "a", "provider": "b"}, {}, tmp_path / "clew.toml")
-    with pytest.raises(UsageError, match="--key-env names nothing"):
-        review_settings({"key_env": ""}, {}, tmp_path / "clew.toml")
 
 
 def test_an_unknown_name_is_told_and_left_aside(tmp_path: Path) -> None:

@@ -6,19 +6,23 @@ them. What is typed for a run is kept in its log, so that `clew run resume` can 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import click
 
 from clew.cli.arguments import AgentType, folder_text
 from clew.cli.group import Invocation, SubGroup, verb
+from clew.errors import UsageError
 
 if TYPE_CHECKING:
     from clew.cli.run_start import Start
 
 F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 
 HELP = """Run an operation over many items.
 
@@ -133,6 +137,24 @@ run = COMMAND
 """The group under its plain name."""
 
 
+def _run_verb(function: Callable[Concatenate[Invocation, P], R]) -> Callable[P, R]:
+    """Gives a verb its invocation; refuses an option with an empty text, as a variable gives it that is not set.
+
+    Without that, `--from "$BASE"` would be another input, and `--delta-from "$RUN"` a whole run that is paid for.
+    """
+
+    @functools.wraps(function)
+    def checked(run: Invocation, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        ctx = click.get_current_context()
+        for option in ctx.command.params:
+            value: object = ctx.params.get(option.name or "")
+            if isinstance(option, click.Option) and (value == "" or (isinstance(value, tuple) and "" in value)):
+                raise UsageError(f"{option.opts[0]} names nothing", hint="Leave it out if you do.")
+        return function(run, *args, **kwargs)
+
+    return verb(checked)
+
+
 def _asked_options(function: F) -> F:
     """Adds the options of who is asked and how."""
     for option in reversed(
@@ -189,7 +211,7 @@ def _report_options(function: F) -> F:
 @click.option("--delta-from", metavar="RUN", help="Take over the results of files that are still the same.")
 @click.option("--cwd", metavar="DIR", help="The repository, instead of the folder you are in.")
 @_report_options
-@verb
+@_run_verb
 def review(run: Invocation, **typed: Any) -> None:
     """Reviews the files of a diff."""
     from clew.cli.run_start import start_review
@@ -207,7 +229,7 @@ def review(run: Invocation, **typed: Any) -> None:
 @click.option("--waive", metavar="PATH=REASON", multiple=True, help="Pass a session over, with a reason.")
 @click.option("--delta-from", metavar="RUN", help="Pass over sessions that are as that run carried them.")
 @_report_options
-@verb
+@_run_verb
 def translate(run: Invocation, **typed: Any) -> None:
     """Carries many sessions to another agent."""
     from clew.cli.run_start import start_translate
@@ -224,7 +246,7 @@ def translate(run: Invocation, **typed: Any) -> None:
 @_work_options
 @click.option("--cwd", metavar="DIR", help="The repository, instead of the folder you are in.")
 @_report_options
-@verb
+@_run_verb
 def resume(run: Invocation, run_id: str, **typed: Any) -> None:
     """Goes on with a run."""
     from clew.cli.run_start import resume_run
@@ -257,7 +279,7 @@ def _carry_out(
 @COMMAND.command("list", help=LIST_HELP, short_help="List runs, newest first.")
 @click.option("--all", "every_folder", is_flag=True, help="The runs of every repository and folder.")
 @click.option("--cwd", metavar="DIR", help="The runs of this folder's repository.")
-@verb
+@_run_verb
 def list_(run: Invocation, every_folder: bool, cwd: str | None) -> None:
     """Lists runs."""
     from clew.cli.run_output import write_list
@@ -271,7 +293,7 @@ def list_(run: Invocation, every_folder: bool, cwd: str | None) -> None:
 @COMMAND.command("show", help=SHOW_HELP, short_help="Show a run: its items, findings and where it came from.")
 @click.argument("run_id", metavar="RUN")
 @_report_options
-@verb
+@_run_verb
 def show(run: Invocation, run_id: str, form: str | None, output: str | None) -> None:
     """Shows a run."""
     from clew.cli.run_output import write_shown
@@ -284,7 +306,7 @@ def show(run: Invocation, run_id: str, form: str | None, output: str | None) -> 
 @COMMAND.command("compare", help=COMPARE_HELP, short_help="Compare the findings of two runs.")
 @click.argument("before", metavar="RUN")
 @click.argument("after", metavar="RUN")
-@verb
+@_run_verb
 def compare(run: Invocation, before: str, after: str) -> None:
     """Compares two runs."""
     from clew.cli.run_output import write_comparison
@@ -300,7 +322,7 @@ def compare(run: Invocation, before: str, after: str) -> None:
 @click.argument("run_id", metavar="RUN")
 @click.option("--any-repo", is_flag=True, help="Go by the id alone.")
 @click.option("--cwd", metavar="DIR", help="The repository, instead of the folder you are in.")
-@verb
+@_run_verb
 def delete(run: Invocation, run_id: str, any_repo: bool, cwd: str | None) -> None:
     """Deletes a run's log."""
     from clew.cli.run_start import repository_of, runs_folder

@@ -42,8 +42,6 @@ class ReviewSettings(NamedTuple):
 
 def review_settings(words: Mapping[str, Any], env: Mapping[str, str], file: Path) -> ReviewSettings:
     """Returns what was typed, else what the environment says, else the file; raises UsageError."""
-    if empty := [name for name in _TEXTS if words.get(name) == ""]:
-        raise UsageError(f"--{empty[0].replace('_', '-')} names nothing", hint="Leave it out if you do.")
     table, warnings = _read_file(file)
     places = (_check("the command line", words), _read_environment(env), table)
     naming = [place for place in places if place.get("agent") or place.get("provider")]
