@@ -25,6 +25,7 @@ from clew.conversation.model import Group, Message
 from clew.formats.marks import INVENTED, Names, wrap_arguments
 from clew.formats.openhands import FORMAT
 from clew.formats.protocol import Home
+from clew.formats.registry import get_format
 from clew.platform.clock import FixedClock
 from clew.verbs.context import Context
 from clew.verbs.convert import convert
@@ -107,7 +108,7 @@ def sent(messages: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
         assert len(waiting) == len(calls)
         named = [(c["function"]["name"], same(c["function"]["arguments"])) for c in calls]
         if message["role"] != "system":
-            out.append((message["role"], text, named, [], [images, 0]))
+            out.append((message["role"], text if text.strip() or not calls else "", named, [], [images, 0]))
     assert not waiting
     return out
 
@@ -204,3 +205,36 @@ def test_there_home_again_and_there_once_more(tmp_path: Path) -> None:
         last = open_session(ctx, ref).session.messages[-2:]
     assert home_again.to.session_id == case.session_id
     assert [m.text for m in last] == ["And here again.", "Fine."]
+
+
+def test_a_long_conversation_is_condensed_by_the_agent_and_read_as_it_sends_it(tmp_path: Path) -> None:
+    claude, openhands = get_format("claude"), need_agent("openhands")
+    turns = (make_assistant(f"Step {n}.", make_call(f"c{n}", "Bash", '{"command":"ls"}')) for n in range(50))
+    messages = (make_user("Go."), *(m for t in turns for m in (t, make_result(t.calls[0].id, "done"))))
+    assert claude.write is not None
+    home, folder = tmp_path / "home", tmp_path / "work"
+    folder.mkdir()
+    session_id = make_id("long")
+    for file in claude.write(messages, write_options(session_id)).files:
+        path = home / ".claude" / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"".join(map(bytes, file.chunks())))
+    with make_context(home, 0) as ctx:
+        made = convert(ctx, f"claude:{session_id}", to="openhands", cwd=str(folder))
+    script = [say("It went on for long.", when="(?i)summar|condens"), say("Fine.")]
+    seen = openhands.resume(home, folder, made.to.session_id, "And now?", script)
+    assert len(seen.requests) == 2, seen.refusal
+    with make_context(home, 5) as ctx:
+        session = open_session(ctx, f"openhands:{made.to.session_id}").session
+    (one,) = look([home / ".openhands" / "conversations" / made.to.session_id.replace("-", "")], tmp_path)
+    names = Names()
+    assert sent(one["messages"]) == [told(group, names) for group in group_messages(session.messages)]
+    assert [m.text for m in session.messages if m.kind == "summary"] == ["It went on for long."]
+    assert session.history[: len(messages)] != session.messages
+    assert [m.text for m in session.history[: len(messages)]] == [m.text for m in messages]
+    assert not session.damage
+    with make_context(home, 10) as ctx:
+        back = convert(ctx, f"openhands:{made.to.session_id}", to="claude", full=True)
+        last = open_session(ctx, f"claude:{session_id}").session.messages[-3:]
+    assert back.to.session_id == session_id
+    assert [m.text for m in last] == ["And now?", "It went on for long.", "Fine."]
