@@ -13,6 +13,7 @@ import pytest
 
 from agents.lab import hermes
 from agents.lab.judge import as_groups, judge_sees
+from agents.lab.model import FakeModel
 from agents.lab.needs import need_agent
 from agents.lab.process import wait_for
 from agents.lab.script import Call, Step, Text, say
@@ -268,3 +269,36 @@ def test_a_session_that_the_agent_deleted_comes_back(tmp_path: Path, folder: Pat
     assert rows_of(home, id_) == before
     seen = hermes.resume(home, folder, id_)
     assert judge_sees(seen, as_groups(case.expected or ())) == []
+
+
+SMALL = """compression:
+  in_place: true
+  protect_last_n: 2
+  protect_first_n: 1
+  target_ratio: 0.02
+"""
+
+
+def test_a_session_that_was_compacted_in_place_is_read_as_it_is_sent(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_agent("hermes")
+    home = tmp_path / "home"
+    settings = hermes.CONFIG.replace("context_length: 200000", "context_length: 65536") + SMALL
+    monkeypatch.setattr(hermes, "CONFIG", settings)
+    said = [f"Prompt {number}: " + "thread and thread again " * 4000 for number in range(5)]
+    summary = say("Threads were spun.", when="summar|compact|handoff")
+    script = [summary, *(say(f"Answer {number}.") for number in range(5))]
+    with FakeModel(script) as model, hermes.Session(home, folder, model) as session:
+        for prompt in said:
+            session.say(prompt.strip())
+    id_ = str(session.session_id)
+    with open_context(home, folder) as ctx:
+        groups, read = groups_of(ctx, f"hermes:{id_}"), open_session(ctx, f"hermes:{id_}").session
+    assert read.boundaries
+    assert any(message.kind == "summary" for message in read.messages)
+    texts = [message.text.strip() for message in read.history if message.origin == "user"]
+    assert texts == [prompt.strip() for prompt in said], "everything that was said is in the history once"
+    monkeypatch.setattr(hermes, "CONFIG", settings.replace("65536", "400000"))
+    seen = hermes.resume(home, folder, id_)
+    assert judge_sees(seen, as_sent(groups)) == []
