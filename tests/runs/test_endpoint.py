@@ -30,6 +30,7 @@ class Model(ThreadingHTTPServer):
         self.body: bytes = b"{}"
         self.headers: dict[str, str] = {}
         self.drip = False
+        self.breaks_off = False
         self.closing = threading.Event()
         self.seen: list[tuple[str, dict[str, str], Any]] = []
 
@@ -53,7 +54,10 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(model.body) + (1000 if model.drip else 0)))
         self.end_headers()
         self.wfile.write(model.body)
-        if model.drip:
+        if model.breaks_off:
+            self.wfile.flush()
+            self.connection.shutdown(socket.SHUT_RDWR)
+        elif model.drip:
             self.wfile.flush()
             model.closing.wait(20)
 
@@ -177,6 +181,13 @@ def test_a_server_that_drips_is_left_when_the_time_is_over(model: Model) -> None
     assert caught.value.classification == "timeout"
 
 
+def test_an_answer_that_breaks_off_is_told_as_that_and_not_asked_for_again(model: Model) -> None:
+    model.body, model.drip, model.breaks_off = b'{"choices": [', True, True
+    with pytest.raises(ItemFailed, match="broke off its answer after 13 bytes of 1013") as caught:
+        asker(model).ask("why?", None, context())
+    assert not isinstance(caught.value, Unreached), "what was begun may have been paid for"
+
+
 def test_an_interrupted_run_does_not_wait_for_an_answer(model: Model) -> None:
     model.drip = True
     told = context()
@@ -228,3 +239,10 @@ def test_addresses_and_keys_come_from_the_environment() -> None:
     assert (found.url, found.key, found.host) == ("https://gate.example/v1", KEY, "gate.example")
     assert resolve_endpoint("openai", "m", url="", key_name="OTHER", environment=env).key == "other"
     assert resolve_endpoint("ollama", "m", url="", key_name="", environment={}).key == ""
+
+
+@pytest.mark.parametrize("key", ["two\nlines", "schl\u00fcssel", "a\x07b", "\u20ac"])
+def test_a_key_that_no_header_can_hold_is_refused_before_anything_and_not_shown(key: str) -> None:
+    with pytest.raises(UsageError, match="HOUSE_API_KEY holds characters that no key has") as caught:
+        resolve_endpoint("house", "m", url="https://h/v1", key_name="", environment={"HOUSE_API_KEY": key})
+    assert key not in f"{caught.value.message}{caught.value.hint}"

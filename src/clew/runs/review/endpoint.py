@@ -80,6 +80,8 @@ def resolve_endpoint(provider: str, model: str, *, url: str, key_name: str, envi
     parts = _check_address(address)
     wanted = key_name or known.key_name
     key = environment.get(wanted, "").strip()
+    if not (key.isascii() and key.isprintable()):
+        raise UsageError(f"the variable {wanted} holds characters that no key has", hint="Copy the key anew.")
     local = parts.hostname in _LOOPBACK
     if not key and not local:
         raise UsageError(
@@ -144,7 +146,11 @@ class EndpointAsker:
         limit = max(0.1, min(context.remaining_s(), _SOCKET_S))
         try:
             with self._opener.open(request, timeout=limit) as response:
-                return response.status, response.read(MAX_ANSWER_BYTES + 1)
+                body, whole = response.read(MAX_ANSWER_BYTES + 1), response.getheader("Content-Length") or ""
+                if response.length and len(body) <= MAX_ANSWER_BYTES:
+                    reason = f"{self.host} broke off its answer after {len(body)} bytes of {whole}"
+                    raise ItemFailed("provider", reason)
+                return response.status, body
         except urllib.error.HTTPError as error:
             with error:
                 body = error.read(65_536)
