@@ -24,11 +24,12 @@ OURS = re.compile(
             r"\d{4} to and fro, ",
             r"row \d+ of the long cloth\s*",
             r"Once there was a thread\. ",
+            r"(?:data:image/\w+;base64,)?[A-Za-z0-9+/]{100,}=*",
             re.escape(ODD_TEXT),
         ]
     )
 )
-"""Our own texts that are long."""
+"""Our own texts that are long, and our pictures."""
 
 VENDOR_PHRASES = (
     "deferred tools",

@@ -8,7 +8,7 @@ unchanged, the new turn is there, and the first agent resumes and sends all of i
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
@@ -144,8 +144,11 @@ def as_sent(groups: list[dict[str, Any]], agent: str) -> list[dict[str, Any]]:
     ]
 
 
-def heard(seen: Seen, agent: str) -> Seen:
-    """Returns what was seen, without what Kimi Code and OpenHands say of a failure."""
+def heard(seen: Seen, agent: str, said: Sequence[dict[str, Any]] = ()) -> Seen:
+    """Returns what was seen, without what Kimi Code and OpenHands say of a failure.
+
+    What Kimi Code keeps of the past behind a compaction it sends joined: this is taken apart where `said` has it so.
+    """
     if agent == "openhands":
         return openhands.heard(seen)
     if agent != "kimi":
@@ -154,7 +157,7 @@ def heard(seen: Seen, agent: str) -> Seen:
         {**one, "tool_results": [{**r, "text": kimi.bare(r["text"])} for r in one["tool_results"]]}
         for one in seen.messages
     ]
-    return dataclasses.replace(seen, messages=tuple(bare))
+    return dataclasses.replace(seen, messages=tuple(kimi.apart(bare, said)))
 
 
 def is_listed(
@@ -209,7 +212,7 @@ def test_there_one_real_turn_and_home_again(case: Case, there: str, tmp_path: Pa
         say("The turn in the other agent is done."),
     ]
     seen = second.resume(home, folder, made.to.session_id, "One more turn, please.", script)
-    assert judge_sees(heard(seen, there), as_sent(said, there), rename=legal_names(said, there)) == []
+    assert judge_sees(heard(seen, there, said), as_sent(said, there), rename=legal_names(said, there)) == []
     assert seen.reply
 
     with make_context(home, folder, 5) as ctx:
@@ -227,4 +230,5 @@ def test_there_one_real_turn_and_home_again(case: Case, there: str, tmp_path: Pa
     new = legal_names(home_again[len(said) :], here)  # what is home again keeps its names
     old = {call["name"] for group in said for call in group["tool_calls"]}
     rename = {name: name for name in old}
-    assert judge_sees(heard(final, here), as_sent(home_again, here), rename=lambda n: rename.get(n) or new(n)) == []
+    final = heard(final, here, said)
+    assert judge_sees(final, as_sent(home_again, here), rename=lambda n: rename.get(n) or new(n)) == []

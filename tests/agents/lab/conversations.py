@@ -5,13 +5,12 @@ Everything said here is invented for this project.
 
 import base64
 import re
-import struct
-import zlib
 from collections.abc import Callable
 from typing import Any
 
-from agents.lab import opencode_cases
+from agents.lab import more_cases, opencode_cases
 from agents.lab.packed import compress
+from agents.lab.pictures import png
 from agents.lab.process import wait_for
 from agents.lab.recorder import Recorder, Recording
 from agents.lab.script import Call, Reasoning, Step, Text, calls, say
@@ -84,7 +83,7 @@ def unicode(lab: Recorder) -> Recording:
         calls(shell, text="Ich drucke … 🖨️\u2028"),
         say(" Leading and trailing blanks. \n\n"),
     ]
-    zero = "" if lab.agent in ("grok", "hermes", "kimi") else "\u0000 "  # these take a prompt as an argument
+    zero = "" if lab.agent in ("grok", "hermes", "kimi", "openhands") else "\u0000 "  # these take a prompt as an argument
     prompts = [ODD_TEXT, f"A zero {zero}and a long line: {LONG_LINE}", "Print odd bytes."]
     session = lab.hold(prompts, script)
     return Recording(session, str(lab.cwd), lab.said(), notes="CJK, emoji, RTL, U+2028, ANSI, CRLF, NUL, 20 kB a line.")
@@ -151,11 +150,13 @@ def interrupted(lab: Recorder) -> Recording:
 
 def _has_prompt(lab: Recorder, text: str) -> bool:
     for record in lab.records():
-        if record.get("type") in ("user", "message") and text in str(record["message"]["content"]):
+        if record.get("type") in ("user", "message") and text in str((record.get("message") or {}).get("content")):
             return True
         if record.get("type") == "response_item" and text in str(record["payload"].get("content")):
             return True
-    return False
+        if record.get("type") == "context.append_message" and text in str(record["message"]):
+            return True
+    return lab.agent not in ("claude", "codex", "pi", "kimi") and text in lab.text()
 
 
 def interrupted_tool(lab: Recorder) -> Recording:
@@ -168,22 +169,29 @@ def interrupted_tool(lab: Recorder) -> Recording:
         kit.shell("echo third", "KillThird03"),
         text="Three at once.",
     )
-    known = {"codex": ("KillFirst01",), "pi": ()}  # pi keeps results back until the last call has ended
+    # pi, Droid and Qwen Code keep results back until the last call has ended, Gemini CLI the calls as well
+    known = {"codex": ("KillFirst01",), "kimi": ("KillFirst01",), "pi": (), "droid": (), "qwen": (), "gemini": ()}
     done = known.get(lab.agent, ("KillFirst01", "KillThird03"))
     with lab.open([asked]) as session:
         session.send("Spin three threads.")
-        wait_for(lambda: "KillTail02" in lab.text(), "the calls")
+        wait_for(lambda: ("Three at once." if lab.agent == "gemini" else "KillTail02") in lab.text(), "the calls")
         wait_for(lambda: all(_result(lab, call) is not None for call in done), "the quick calls' results")
         if lab.agent == "codex":  # it writes the third one's end as an event, and its output only behind the second's
             wait_for(lambda: _has_ended(lab, "KillThird03"), "the third call's end")
         session.kill()
     messages = lab.said()
+    if lab.agent == "gemini":
+        messages[-1]["tool_calls"] = []
     for call in messages[-1]["tool_calls"]:
         text = _result(lab, call["id"])
         if text is not None:
-            found = {"call_id": call["id"], "text": text, "is_error": False}
+            found = {"call_id": call["id"], "text": text, "is_error": None if lab.agent in FLAGLESS else False}
             messages[-1]["tool_results"].append(found)
     return Recording(session.session_id, str(lab.cwd), messages, notes="SIGKILL while the second of three calls ran.")
+
+
+FLAGLESS = ("grok", "kimi", "qwen")
+"""Agents whose model is told of a failure by the text alone."""
 
 
 def _has_ended(lab: Recorder, call: str) -> bool:
@@ -193,12 +201,18 @@ def _has_ended(lab: Recorder, call: str) -> bool:
 
 def _result(lab: Recorder, call: str) -> str | None:
     for record in lab.records():
-        if record.get("type") == "user" and isinstance(record["message"]["content"], list):
+        if record.get("type") == "user" and isinstance((record.get("message") or {}).get("content"), list):
             for block in record["message"]["content"]:
                 if str(block.get("tool_use_id")).endswith(call):
                     return str(block["content"])
-        if record.get("type") == "message" and str(record["message"].get("toolCallId")).endswith(call):
+        if record.get("type") == "message" and str((record.get("message") or {}).get("toolCallId")).endswith(call):
             return "".join(block["text"] for block in record["message"]["content"])
+        if record.get("type") == "tool_result" and str(record.get("tool_call_id")).endswith(call):
+            return str(record["content"])
+        event = record.get("event") or {}
+        if event.get("type") == "tool.result" and event["toolCallId"].endswith(call):
+            seconds = event["result"]["durationMs"] / 1000  # it says this before what it kept
+            return f"Wall time: {seconds:.3f} seconds\n{event['result']['output']}"
         payload = record.get("payload") or {}
         if payload.get("type") == "function_call_output" and payload["call_id"].endswith(call):
             return str(payload["output"])
@@ -266,17 +280,6 @@ def bigoutput(lab: Recorder) -> Recording:
     session = lab.hold(["Print the long cloth."], [calls(shell), say("1500 rows.")])
     notes = "The result is longer than what the agent keeps in the session; Claude Code keeps all of it in a side file."
     return Recording(session, str(lab.cwd), lab.said(), notes=notes)
-
-
-def png(red: int, green: int, blue: int, size: int = 8) -> bytes:
-    """Makes a small image of one colour."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    rows = (b"\0" + bytes((red, green, blue)) * size) * size
-    head = struct.pack(">IIBBBBB", size, size, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
 def image(lab: Recorder) -> Recording:
@@ -426,15 +429,59 @@ CASES: dict[str, dict[str, Conversation]] = {
         "resumed": resumed,
         "forked": forked,
         "compacted": compacted,
+        "interrupted": interrupted,
+        "interrupted-tool": interrupted_tool,
+        "image": more_cases.image,
+        "subagent": more_cases.subagent,
     },
-    "kimi": {"simple": simple, "tools": tools, "unicode": unicode, "resumed": resumed},
+    "kimi": {
+        "simple": simple,
+        "tools": tools,
+        "unicode": unicode,
+        "resumed": resumed,
+        "forked": forked,
+        "compacted": more_cases.compacted,
+        "interrupted": interrupted,
+        "interrupted-tool": interrupted_tool,
+        "image": more_cases.image,
+        "subagent": more_cases.subagent,
+    },
     "pi": {name: SHARED[name] for name in SHARED if name not in ("bigoutput",)},
-    "droid": {"simple": simple, "tools": tools, "unicode": unicode, "resumed": resumed, "image": image},
+    "cline": {"simple": simple, "tools": tools, "resumed": resumed},  # its prompts are typed
+    "droid": {
+        "simple": simple,
+        "tools": tools,
+        "unicode": unicode,
+        "resumed": resumed,
+        "image": image,
+        "interrupted": interrupted,
+        "interrupted-tool": interrupted_tool,
+    },
     "vibe": {"simple": simple, "tools": tools, "resumed": resumed},  # it takes prompts as arguments: no zero bytes
     "hermes": {"simple": simple, "tools": tools, "unicode": unicode, "resumed": resumed},
-    "gemini": {"simple": simple, "tools": tools, "resumed": resumed},
-    "qwen": {"simple": simple, "tools": tools, "unicode": unicode, "resumed": resumed},
-    "openhands": {"simple": simple, "tools": tools},  # slow
+    "gemini": {
+        "simple": simple,
+        "tools": tools,
+        "resumed": resumed,
+        "compacted": more_cases.compacted,
+        "interrupted": interrupted,
+        "interrupted-tool": interrupted_tool,
+        "image": more_cases.image,
+        "subagent": more_cases.subagent,
+    },
+    "qwen": {
+        "simple": simple,
+        "tools": tools,
+        "unicode": unicode,
+        "resumed": resumed,
+        "forked": more_cases.forked,
+        "compacted": more_cases.compacted,
+        "interrupted": interrupted,
+        "interrupted-tool": interrupted_tool,
+        "image": more_cases.image,
+        "subagent": more_cases.subagent,
+    },
+    "openhands": {"simple": simple, "tools": tools, "unicode": unicode},  # slow
     "opencode": {
         "simple": simple,
         "tools": tools,

@@ -17,6 +17,7 @@ from agents.install import find_agent, find_runner
 from agents.lab.acp import AcpClient, Refused
 from agents.lab.model import FakeModel
 from agents.lab.process import SECONDS, Finished, base_env, run
+from agents.lab.running import Running
 from agents.lab.script import Script
 from agents.lab.seen import PROBE, Seen, find_prompt, from_gemini_api
 
@@ -57,14 +58,16 @@ def environment(home: Path, url: str) -> dict[str, str]:
     return base_env(home) | more
 
 
-def configure(home: Path) -> None:
-    """Writes the settings: a key, and nothing that reaches out."""
-    settings = {
+def configure(home: Path, *, compacts: bool = False) -> None:
+    """Writes the settings: a key, and nothing that reaches out; with `compacts` every prompt asks for a compaction."""
+    settings: dict[str, Any] = {
         "security": {"auth": {"selectedType": "gemini-api-key"}},
         "telemetry": {"enabled": False},
         "privacy": {"usageStatisticsEnabled": False},
         "general": {"enableAutoUpdate": False},
     }
+    if compacts:
+        settings["model"] = {"compressionThreshold": 1e-7}
     path = home / ".gemini" / "settings.json"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.write_text(json.dumps(settings))
@@ -79,6 +82,8 @@ def read_body(body: Any) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
             if once.setdefault(result["call_id"], result) != result:
                 raise AssertionError(f"two results of the call {result['call_id']} differ")
         copies = len(message["tool_results"]) - len(once)
+        if copies:
+            message["images"] = list(dict.fromkeys(message["images"]))
         message["tool_results"] = list(once.values())
         injected += [{"role": "tool", "text": "a result once more"}] * copies
     return messages, injected
@@ -207,11 +212,20 @@ class GeminiSession:
         self.client.__exit__(kind, error, trace)
 
 
-class GeminiRuns:
+class GeminiRuns(Running):
     """A session of one-shot runs, one process a prompt: in ACP mode all calls of a turn are kept in one message."""
 
-    def __init__(self, home: Path, cwd: Path, model: FakeModel, *, session_id: str | None = None, **_: Any) -> None:
-        configure(home)
+    def __init__(
+        self,
+        home: Path,
+        cwd: Path,
+        model: FakeModel,
+        *,
+        session_id: str | None = None,
+        compacts: bool = False,
+        **_: Any,
+    ) -> None:
+        configure(home, compacts=compacts)
         self.home, self.cwd, self.model = home, cwd, model
         self.session_id = session_id or str(uuid.uuid4())
         self._option = "--resume" if session_id else "--session-id"
@@ -219,10 +233,17 @@ class GeminiRuns:
 
     def say(self, prompt: str, seconds: float = SECONDS * 2) -> Finished:
         """Gives one prompt and waits for the end of its turn."""
-        argv = [*program(), self._option, self.session_id, "-p", prompt]
-        done = run(argv, self.cwd, environment(self.home, self.model.url), seconds)
-        self._option, self._last = "--resume", (prompt, done)
+        done = run(self._command(prompt), self.cwd, environment(self.home, self.model.url), seconds)
+        self._last = (prompt, done)
         return done
+
+    def _command(self, prompt: str) -> list[str | Path]:
+        option, self._option = self._option, "--resume"
+        return [*program(), option, self.session_id, "-p", prompt]
+
+    def send(self, prompt: str) -> None:
+        """Gives one prompt, and does not wait."""
+        self.begin(self._command(prompt), self.cwd, environment(self.home, self.model.url))
 
     def close(self) -> Seen:
         """Returns what was sent to the model, for the last prompt."""
@@ -241,3 +262,6 @@ class GeminiRuns:
 
 Session = GeminiRuns
 """The same name in every driver."""
+
+AcpSession = GeminiSession
+"""The same name in every driver that has one."""

@@ -20,10 +20,16 @@ def text_of(content: Any) -> str:
 
 
 def latest_text(body: Any) -> str:
-    """Returns everything said since the model last spoke."""
+    """Returns everything said since the model last spoke, what tools answered included."""
     contents = (body or {}).get("contents") or []
     spoke = max((n for n, one in enumerate(contents) if one.get("role") == "model"), default=-1)
-    return "\n".join(text_of(one) for one in contents[spoke + 1 :])
+    answers = [part["functionResponse"] for one in contents[spoke + 1 :] for part in one["parts"] if _is_answer(part)]
+    said = [text_of(one) for one in contents[spoke + 1 :]]
+    return "\n".join(said + [str((answer.get("response") or {}).get("output")) for answer in answers])
+
+
+def _is_answer(part: Any) -> bool:
+    return isinstance(part.get("functionResponse"), dict)
 
 
 def is_main(body: Any) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 from agents.install import find_agent
 from agents.lab.model import FakeModel
 from agents.lab.process import SECONDS, base_env, run
+from agents.lab.running import Running
 from agents.lab.script import Script, Step, Text
 from agents.lab.seen import PROBE, Seen, find_prompt, from_chat_api
 
@@ -24,7 +25,12 @@ AGENT = "grok"
 
 MODEL = "lab-model"
 
-QUERY = re.compile(r"<user_query>\n(.*)\n</user_query>(?:\s*<system-reminder>.*</system-reminder>\s*)?\Z", re.DOTALL)
+QUERY = re.compile(
+    r"(?:<image_files>\n.*</image_files>\s*)?<user_query>\n(.*)\n</user_query>"
+    r"(?:\s*<system-reminder>.*</system-reminder>\s*)?\Z",
+    re.DOTALL,
+)
+"""A prompt in its wrapper, behind the places of its images."""
 
 CONTEXT = re.compile(r"\s*<(user_info|system-reminder)>.*>\s*\Z", re.DOTALL)
 
@@ -34,7 +40,8 @@ GONE = re.compile(r"\n?\[image removed — [^\]\n]*\]")
 ASIDE = Step([Text("A line of the lab")], when="Write an ultra-short dashboard line|session title", repeat=True)
 """What is said to what the agent asks for besides the conversation."""
 
-Prompt = str
+Prompt = str | Sequence[dict[str, Any]]
+"""A text, or blocks of a prompt: {type: text, text} and {type: image, mimeType, data}."""
 
 
 def binary() -> Path:
@@ -93,14 +100,20 @@ def read_body(body: Any) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     return out, injected
 
 
+def command(prompt: Prompt, more: Sequence[str]) -> list[str]:
+    """Returns the command line of one turn."""
+    asked = ["-p", prompt] if isinstance(prompt, str) else ["--prompt-json", json.dumps(list(prompt))]
+    return [str(binary()), *asked, "-m", MODEL, "--output-format", "json", "--always-approve", *more]
+
+
 def turn(
-    home: Path, cwd: Path, prompt: str, model: FakeModel, more: Sequence[str], session_id: str, seconds: float
+    home: Path, cwd: Path, prompt: Prompt, model: FakeModel, more: Sequence[str], session_id: str, seconds: float
 ) -> Seen:
     """Gives one prompt to the agent, in a process of its own."""
     configure(home, model.url)
     before = len(model.turns)
-    argv = [str(binary()), "-p", prompt, "-m", MODEL, "--output-format", "json", "--always-approve", *more]
-    done = run(argv, cwd, environment(home), seconds)
+    done = run(command(prompt, more), cwd, environment(home), seconds)
+    prompt = prompt if isinstance(prompt, str) else next(one["text"] for one in prompt if one["type"] == "text")
     bodies = tuple(request.body for request in model.turns[before:])
     request, messages, injected = find_prompt(bodies, read_body, prompt)
     reply = re.search(r'"text"\s*:\s*("(?:[^"\\]|\\.)*")', done.plain or json.dumps(done.lines))
@@ -118,7 +131,7 @@ def turn(
     )
 
 
-class Session:
+class Session(Running):
     """One session, new or resumed: each prompt is a process of its own."""
 
     def __init__(
@@ -132,12 +145,20 @@ class Session:
 
     def say(self, prompt: Prompt, seconds: float = SECONDS * 2) -> Seen:
         """Says one thing."""
+        self._seen = turn(self._home, self._cwd, prompt, self.model, self._more(), self.session_id, seconds)
+        return self._seen
+
+    def _more(self) -> list[str]:
         more = ["-r", self.session_id] if self._started else ["-s", self.session_id]
         if self._from is not None:
             more = ["-r", self._from, "--fork-session", "-s", self.session_id]
         self._started, self._from = True, None
-        self._seen = turn(self._home, self._cwd, prompt, self.model, more, self.session_id, seconds)
-        return self._seen
+        return more
+
+    def send(self, prompt: Prompt) -> None:
+        """Says one thing, and does not wait."""
+        configure(self._home, self.model.url)
+        self.begin(command(prompt, self._more()), self._cwd, environment(self._home))
 
     def compact(self) -> Seen:
         """Has the session compacted; the script gives the summary."""

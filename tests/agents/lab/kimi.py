@@ -7,13 +7,17 @@ none is refused without.
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from agents.install import find_agent, find_runner
+from agents.lab.acp import AcpClient
 from agents.lab.model import FakeModel
 from agents.lab.process import SECONDS, base_env, run
+from agents.lab.running import Running
 from agents.lab.script import Script
 from agents.lab.seen import PROBE, Seen, find_prompt, from_chat_api
 
@@ -33,7 +37,8 @@ MEDIA = "(see attached media)"
 ATTACHED = "Attached media from tool result:"
 """How the agent opens a message of its own with the images of a result."""
 
-Prompt = str
+Prompt = str | Sequence[dict[str, Any]]
+"""A text; in ACP mode also blocks of a prompt: {type: text, text} and {type: image, mimeType, data}."""
 
 
 def program() -> list[str]:
@@ -81,6 +86,20 @@ def bare(text: str) -> str:
     return "" if text in (EMPTY, MEDIA) else text.replace(FAILED, "", 1)
 
 
+def apart(messages: Sequence[dict[str, Any]], said: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns what was sent with its first text taken apart where `said` has it in two.
+
+    What the agent keeps of the past behind a compaction it sends joined.
+    """
+    found = list(messages)
+    for one, other in pairwise(said):
+        joined = f"{one['text']}\n\n{other['text']}"
+        if one["role"] == other["role"] == "user" and found and found[0]["texts"] == [joined]:
+            texts = [one["text"], other["text"]]
+            found[0] = {**found[0], "texts": texts, "text": "".join(texts)}
+    return found
+
+
 def reader(prompt: str) -> Any:
     """Returns a reader of requests in which the prompt is a text of its own: the agent joins what a person says."""
 
@@ -96,14 +115,18 @@ def reader(prompt: str) -> Any:
     return read
 
 
+def command(prompt: str, more: Sequence[str]) -> list[str]:
+    """Returns the command line of one turn."""
+    return [*program(), "-p", prompt, "--output-format", "stream-json", *more]
+
+
 def turn(
     home: Path, cwd: Path, prompt: str, model: FakeModel, more: Sequence[str], seconds: float, session_id: str = ""
 ) -> Seen:
     """Gives one prompt to the agent, in a process of its own."""
     configure(home, model.url)
     before = len(model.turns)
-    argv = [*program(), "-p", prompt, "--output-format", "stream-json", *more]
-    done = run(argv, cwd, environment(home), seconds)
+    done = run(command(prompt, more), cwd, environment(home), seconds)
     bodies = tuple(request.body for request in model.turns[before:])
     request, messages, injected = find_prompt(bodies, reader(prompt), prompt)
     replies = [line["content"] for line in done.lines if line.get("role") == "assistant" and line.get("content")]
@@ -146,24 +169,35 @@ def newest(home: Path) -> str | None:
     return found[-1].parent.name if found else None
 
 
-class Session:
+class Session(Running):
     """One session, new or resumed: each prompt is a process of its own."""
 
     def __init__(
         self, home: Path, cwd: Path, model: FakeModel, *, session_id: str | None = None, fork: bool = False
     ) -> None:
-        assert not fork, "a fork is a command of its own, without a prompt"
         self.model = model
-        self.session_id = session_id
+        self.session_id = copy_session(home, cwd, str(session_id)) if fork else session_id
         self._home, self._cwd = home, cwd
         self._seen = Seen(exit=0, session_id=session_id)
 
-    def say(self, prompt: Prompt, seconds: float = SECONDS * 2) -> Seen:
+    def say(self, prompt: str, seconds: float = SECONDS * 2) -> Seen:
         """Says one thing."""
-        more = ["-m", MODEL, *(["-S", self.session_id] if self.session_id else [])]
-        self._seen = turn(self._home, self._cwd, prompt, self.model, more, seconds, self.session_id or "")
+        self._seen = turn(self._home, self._cwd, prompt, self.model, self._more(), seconds, self.session_id or "")
         self.session_id = self._seen.session_id
         return self._seen
+
+    def _more(self) -> list[str]:
+        return ["-m", MODEL, *(["-S", self.session_id] if self.session_id else [])]
+
+    def send(self, prompt: str) -> None:
+        """Says one thing, and does not wait."""
+        configure(self._home, self.model.url)
+        self.begin(command(prompt, self._more()), self._cwd, environment(self._home))
+
+    def kill(self) -> Seen:
+        """Ends the run at once (SIGKILL), with the children it has."""
+        self.session_id = self.session_id or newest(self._home)
+        return super().kill()
 
     def close(self, seconds: float = SECONDS) -> Seen:
         """Returns what was seen last; nothing runs any more."""
@@ -174,6 +208,46 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         return
+
+
+class AcpSession:
+    """One long-lived process in ACP mode, in which the agent takes images, and commands such as a compaction."""
+
+    def __init__(self, home: Path, cwd: Path, model: FakeModel, *, session_id: str | None = None, **_: Any) -> None:
+        configure(home, model.url)
+        self.model, self.session_id = model, session_id
+        self.client = AcpClient([*program(), "acp"], cwd, environment(home))
+
+    def say(self, prompt: Prompt, seconds: float = SECONDS * 2) -> Any:
+        """Says one thing, and waits for the end of its turn."""
+        blocks = [{"type": "text", "text": prompt}] if isinstance(prompt, str) else list(prompt)
+        return self.client.call("session/prompt", {"sessionId": self.session_id, "prompt": blocks}, seconds)
+
+    def compact(self) -> Any:
+        """Has the session compacted; it is not yet when this returns."""
+        return self.say("/compact")
+
+    def close(self, seconds: float = SECONDS) -> int:
+        """Ends the process by closing its input."""
+        return self.client.process.finish(seconds)
+
+    def __enter__(self) -> "AcpSession":
+        self.client.__enter__()
+        where = {"cwd": str(self.client.cwd), "mcpServers": []}
+        self.session_id = self.client.call("session/new", where)["sessionId"]
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.client.process.__exit__(None, None, None)
+
+
+def copy_session(home: Path, cwd: Path, session_id: str) -> str:
+    """Has the agent copy a session to a new one, as its command for that does; returns the new id."""
+    done = run([*program(), "fork", session_id], cwd, environment(home), SECONDS)
+    found = re.search(r"Forked to (\S+)", done.plain)
+    if found is None:
+        raise AssertionError(f"no fork: {done.said}")
+    return found[1]
 
 
 def resume(

@@ -117,6 +117,14 @@ class GrokKit:
         """Writes a new file."""
         return Call("write", {"file_path": path, "content": text}, f"call_{call_id}")
 
+    def look(self, path: str, call_id: str) -> Call:
+        """Looks at an image."""
+        return self.read(path, call_id)
+
+    def image(self, text: str, media_type: str, data: str) -> list[dict[str, Any]]:
+        """Makes a prompt of a text and an image."""
+        return [{"type": "text", "text": text}, {"type": "image", "mimeType": media_type, "data": data}]
+
 
 class KimiKit:
     """Kimi Code's tools."""
@@ -138,6 +146,14 @@ class KimiKit:
     def write(self, path: str, text: str, call_id: str) -> Call:
         """Writes a new file."""
         return Call("Write", {"path": path, "content": text}, f"call_{call_id}")
+
+    def look(self, path: str, call_id: str) -> Call:
+        """Looks at an image."""
+        return Call("ReadMediaFile", {"path": path}, f"call_{call_id}")
+
+    def image(self, text: str, media_type: str, data: str) -> list[dict[str, Any]]:
+        """Makes a prompt of a text and an image."""
+        return [{"type": "text", "text": text}, {"type": "image", "mimeType": media_type, "data": data}]
 
 
 class GeminiKit:
@@ -251,6 +267,26 @@ class VibeKit(PiKit):
         return Call("write_file", {"path": path, "content": text}, f"call_{call_id}")
 
 
+class ClineKit(PiKit):
+    """Cline's tools."""
+
+    def shell(self, command: str, call_id: str) -> Call:
+        """Runs a command."""
+        return Call("run_commands", {"commands": [command]}, f"call_{call_id}")
+
+    def read(self, path: str, call_id: str) -> Call:
+        """Reads a file."""
+        return Call("read_files", {"files": [{"path": path}]}, f"call_{call_id}")
+
+    def edit(self, path: str, old: str, new: str, call_id: str) -> Call:
+        """Replaces a line of a file."""
+        return Call("editor", {"path": path, "old_text": old, "new_text": new}, f"call_{call_id}")
+
+    def write(self, path: str, text: str, call_id: str) -> Call:
+        """Writes a new file."""
+        return Call("editor", {"path": path, "new_text": text}, f"call_{call_id}")
+
+
 class HermesKit(PiKit):
     """Hermes's tools."""
 
@@ -297,6 +333,7 @@ class OpenHandsKit(PiKit):
 
 KITS: dict[str, Any] = {
     "claude": ClaudeKit(),
+    "cline": ClineKit(),
     "codex": CodexKit(),
     "gemini": GeminiKit(),
     "grok": GrokKit(),

@@ -15,7 +15,7 @@ from typing import Any, Self
 from agents.install import find_agent, find_runner
 from agents.lab.acp import AcpClient, Refused
 from agents.lab.model import FakeModel
-from agents.lab.process import SECONDS, base_env, run
+from agents.lab.process import SECONDS, Finished, base_env, run
 from agents.lab.script import Script, Step, Text
 from agents.lab.seen import PROBE, Seen, find_prompt, from_chat_api
 
@@ -253,3 +253,44 @@ class QwenSession:
 
 Session = QwenSession
 """The same name in every driver."""
+
+
+class QwenRuns:
+    """A session that is there already, gone on with in one-shot runs: only they fork, and only they compact."""
+
+    def __init__(self, home: Path, cwd: Path, model: FakeModel, *, session_id: str, fork: bool = False) -> None:
+        configure(home)
+        self.home, self.cwd, self.model = home, cwd, model
+        self.session_id = session_id
+        self._fork = fork
+
+    def say(self, prompt: str, seconds: float = SECONDS * 2) -> Finished:
+        """Gives one prompt and waits for the end of its turn."""
+        more = ["--fork-session"] if self._fork else []
+        before = self._sessions()
+        argv = [*program(), *OPTIONS, "--resume", self.session_id, *more, "-p", prompt]
+        done = run(argv, self.cwd, environment(self.home, self.model.url), seconds)
+        if self._fork:
+            (self.session_id,) = self._sessions() - before
+            self._fork = False
+        return done
+
+    def _sessions(self) -> set[str]:
+        return {path.stem for path in self.home.glob(".qwen/projects/*/chats/*.jsonl")}
+
+    def compact(self) -> Finished:
+        """Has the session compacted; the script gives the summary."""
+        return self.say("/compress")
+
+    def close(self) -> None:
+        """Nothing runs any more."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+
+Runs = QwenRuns
+"""How a session is opened that is to be forked or compacted."""

@@ -13,7 +13,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agents.lab import claude, codex, droid, gemini, grok, hermes, kimi, opencode, openhands, pi, qwen, seen, vibe
+from agents.lab import (
+    claude,
+    cline,
+    codex,
+    droid,
+    gemini,
+    grok,
+    hermes,
+    kimi,
+    opencode,
+    openhands,
+    pi,
+    qwen,
+    seen,
+    vibe,
+)
 from agents.lab.judge import to_groups
 from agents.lab.kit import KITS
 from agents.lab.model import FakeModel, Request
@@ -23,6 +38,7 @@ __all__ = ["Recorder", "Recording"]
 
 READERS: dict[str, Any] = {
     "claude": seen.from_messages_api,
+    "cline": cline.read_body,
     "codex": seen.from_responses_api,
     "droid": droid.read_body,
     "gemini": gemini.read_body,
@@ -38,6 +54,7 @@ READERS: dict[str, Any] = {
 
 FOLDERS: dict[str, tuple[str, ...]] = {
     "claude": (".claude/projects", ".claude/file-history"),
+    "cline": (".cline/data/sessions",),
     "codex": (".codex/sessions",),
     "droid": (".factory/sessions",),
     "gemini": (".gemini/tmp",),
@@ -54,6 +71,7 @@ FOLDERS: dict[str, tuple[str, ...]] = {
 
 
 SESSIONS: dict[str, Any] = {
+    "cline": cline,
     "droid": droid,
     "gemini": gemini,
     "grok": grok,
@@ -70,7 +88,7 @@ ASIDES = {"grok": (grok.ASIDE,), "qwen": (qwen.ASIDE,)}
 """Answers to what an agent asks besides the conversation."""
 
 KEPT = {
-    "grok": ("chat_history.jsonl", "updates.jsonl", "summary.json"),
+    "grok": ("chat_history.jsonl", "updates.jsonl", "summary.json", "meta.json", "output.json"),
     "kimi": ("wire.jsonl", "state.json"),
 }
 """What a fixture keeps of a session's folder where most of it is the agent's own bookkeeping and prompts."""
@@ -123,14 +141,19 @@ class Recorder:
             elif self.agent == "opencode":
                 session = opencode.OpenCodeSession(self.home, self.cwd, model, session_id=resume, fork=fork)
             elif self.agent in SESSIONS:
-                driver = SESSIONS[self.agent]
-                session = driver.Session(self.home, self.cwd, model, session_id=resume, fork=fork)
+                session = self._session(model, resume, fork, options)
             else:
                 session = codex.CodexSession(self.home, self.cwd, model, session_id=resume, fork=fork, **options)
             with session:
                 yield session
             if model.unused:
                 raise AssertionError(f"steps {model.unused} of the script were never asked for")
+
+    def _session(self, model: FakeModel, resume: str | None, fork: bool, options: dict[str, Any]) -> Any:
+        """Opens a session of a driver; with `acp` in that mode, with `runs` in runs of their own."""
+        driver, acp, runs = SESSIONS[self.agent], options.pop("acp", False), options.pop("runs", False)
+        kind = driver.AcpSession if acp else driver.Runs if runs else driver.Session
+        return kind(self.home, self.cwd, model, session_id=resume, fork=fork, **options)
 
     def hold(self, prompts: Sequence[Any], script: Script, **options: Any) -> str:
         """Holds a whole session, one turn a prompt; returns its id."""
@@ -188,11 +211,18 @@ class Recorder:
             openhands.strip(target)
         for path in sorted(target.rglob("*"), reverse=True):
             kept = KEPT.get(self.agent)
-            is_log = self.agent in ("gemini", "qwen") and path.parent.name != "chats" and path.name != ".project_root"
-            if path.is_file() and ((kept is not None and path.name not in kept) or is_log):
+            is_other = kept is not None and path.name not in kept and path.parent.name != "blobs"
+            is_log = self.agent in ("gemini", "qwen") and not _is_chat(path)
+            if path.is_file() and (is_other or is_log):
                 path.unlink()
             elif path.is_dir() and not any(path.iterdir()):
                 path.rmdir()
+
+
+def _is_chat(path: Path) -> bool:
+    """Tells whether a file of Gemini CLI or Qwen Code is a session, a helper's, or the mark of their folder."""
+    inside = path.parent.parent.name in ("chats", "subagents") and path.suffix == ".jsonl"
+    return path.parent.name == "chats" or inside or path.name == ".project_root"
 
 
 def _without_halves(value: Any) -> Any:

@@ -28,6 +28,15 @@ TAGGED = re.compile(r"(<(?P<tag>[a-z][\w -]*)>\n?).*?(\n?</(?P=tag)>\s*)", re.DO
 HAND_BACK = re.compile(r"(\[Subagent hand-back\]).*?(?=\n  )", re.DOTALL)
 """How Claude Code opens a helper's report: the report itself is indented."""
 
+TOLD = (
+    re.compile(r"(<system>Read image file\.).*?(?=</system>)"),
+    re.compile(r"(Image overview: [^.]*\.) If .*"),
+    re.compile(r"(resume_hint:).*"),
+    re.compile(r"(<image_files>\n).*(?=\n1\. )"),
+    re.compile(r"(\n).*(?=\n</image_files>)"),
+)
+"""What agents tell the model beside a picture or a helper's report."""
+
 LONGEST = 80
 """A text of an agent's own record that is longer is taken for prose."""
 
@@ -38,6 +47,9 @@ def scrub_home(agent: str, home: Path) -> None:
     OpenCode keeps nothing of its own words in a session's rows; what Hermes keeps there goes when it is packed.
     """
     if agent in ("hermes", "opencode"):
+        return
+    if agent == "cline":
+        _scrub_cline(home)
         return
     if agent == "openhands":
         for path in sorted(home.rglob("*.json")):
@@ -106,6 +118,8 @@ def clean_text(text: str) -> str:
         text = ours if text == ours else f"{SUMMARY_LEAD}\n\n{ours}"
     if text.startswith("<local-command-caveat>"):
         text = _placeholder(text)
+    for told in TOLD:
+        text = told.sub(lambda found: found[1] + ("" if found[1].endswith("\n") else " ") + PLACEHOLDER, text)
     return HAND_BACK.sub(r"\1 " + PLACEHOLDER, text)
 
 
@@ -234,6 +248,15 @@ def _scrub_droid(record: Any) -> Any:
         if block.get("type") == "text" and block["text"].startswith("<system-reminder>"):
             block["text"] = _placeholder(block["text"])
     return clean(record)
+
+
+def _scrub_cline(home: Path) -> None:
+    """Scrubs the documents of messages: the agent's own prompt stands in their tail."""
+    for path in sorted(home.rglob("*.messages.json")):
+        root = clean(json.loads(path.read_bytes()))
+        if "system_prompt" in root:
+            root["system_prompt"] = PLACEHOLDER
+        path.write_bytes(json.dumps(root, indent=2, ensure_ascii=False).encode())
 
 
 def _scrub_openhands(record: Any) -> Any:

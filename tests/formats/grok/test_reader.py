@@ -80,6 +80,8 @@ def test_a_prompt_comes_out_of_its_wrapper_and_context_is_left_out() -> None:
         (wrapped("a"), "a"),
         (wrapped(""), ""),
         (wrapped("a\n</user_query>\nb"), "a\n</user_query>\nb"),
+        ("<image_files>\n1. /x.png\n</image_files>\n\n" + wrapped("look"), "look"),
+        ("<image_files>\nxx" + wrapped("look"), "<image_files>\nxx" + wrapped("look")),
         (wrapped("a") + "\n\n\n<system-reminder>\nan image was dropped\n</system-reminder>", "a"),
         (wrapped("a") + " and more", wrapped("a") + " and more"),
         ("<user_query>\n", "<user_query>\n"),

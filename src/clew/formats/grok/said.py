@@ -76,9 +76,9 @@ def is_image_note(source: Lazy) -> bool:
 
 
 def unwrap(source: Lazy) -> Lazy | None:
-    """Returns the text inside the wrapper, None where there is none; reminders behind it are left out.
+    """Returns the text inside the wrapper, None where there is none.
 
-    A text in plain spelling is not decoded.
+    The places of images before it and reminders behind it are left out. A text in plain spelling is not decoded.
     """
     if not _begins(source, "<"):
         return None
@@ -87,15 +87,21 @@ def unwrap(source: Lazy) -> Lazy | None:
         if data.startswith(_RAW_OPEN) and data.endswith(_RAW_CLOSE) and len(data) >= len(_RAW_OPEN) + len(_RAW_CLOSE):
             return JsonString(msgspec.Raw(b'"' + data[len(_RAW_OPEN) : -len(_RAW_CLOSE)] + b'"'))
     text = text_of(source)
-    if not text.startswith(OPEN):
+    start = 0
+    if text.startswith(_IMAGES_OPEN):
+        found = text.find(_IMAGES_CLOSE + OPEN)
+        start = found + len(_IMAGES_CLOSE) if found > 0 else 0
+    if not text.startswith(OPEN, start):
         return None
-    if text.endswith(CLOSE) and len(text) >= len(OPEN) + len(CLOSE):
-        return text[len(OPEN) : -len(CLOSE)]
+    start += len(OPEN)
     at = text.rfind(CLOSE)
-    if at >= len(OPEN) and _REMINDERS.match(text, at + len(CLOSE)):
-        return text[len(OPEN) : at]
+    if at >= start and (at + len(CLOSE) == len(text) or _REMINDERS.match(text, at + len(CLOSE))):
+        return text[start:at]
     return None
 
+
+_IMAGES_OPEN, _IMAGES_CLOSE = "<image_files>\n", "</image_files>\n\n"
+"""What the agent says of a prompt's images, before the wrapper: where it has put them."""
 
 _RAW_OPEN, _RAW_CLOSE = b'"<user_query>\\n', b'\\n</user_query>"'
 
