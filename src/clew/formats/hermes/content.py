@@ -34,17 +34,11 @@ class Entry(msgspec.Struct, gc=False):
     role: str
     row: rec.Columns
     record: int
+    is_active: bool = True
+    """Whether the row is in the model's context."""
+    is_compacted: bool = False
+    """Whether a summary took the row's place."""
     mark: RecordMark | None = None
-
-    @property
-    def is_active(self) -> bool:
-        """Tells whether the row is in the model's context; a database without that column has no other."""
-        return rec.number_in(self.row.active) != 0
-
-    @property
-    def is_compacted(self) -> bool:
-        """Tells whether a summary took the row's place."""
-        return rec.number_in(self.row.compacted) == 1
 
     @property
     def is_superseded(self) -> bool:

@@ -60,7 +60,8 @@ class Stored:
                 self.damage.append(Damage(stream.path, number, start, "unreadable row"))
                 return
             self._known.add(id_ or 0)
-            self.entries.append(Entry(id_, role, row, number))
+            active, compacted = bytes(row.active) != b"0", bytes(row.compacted) == b"1"
+            self.entries.append(Entry(id_, role, row, number, active, compacted))
 
     def _note(self, row: rec.Columns) -> None:
         key = rec.word_in(row.key)
@@ -89,7 +90,6 @@ def read(source: Source, since: Ending | None = None) -> Session:
     facts = stored.facts
     parent = rec.word_in(facts.parent_session_id)
     relation = relation_of(rec.word_in(facts.source), rec.word_in(facts.model_config), parent)
-    times = [time for entry in told if (time := rec.time_in(entry.row.timestamp)) is not None]
     return Session(
         agent=AGENT,
         id=rec.word_in(facts.id) or source.hint_id,
@@ -104,14 +104,18 @@ def read(source: Source, since: Ending | None = None) -> Session:
         title=rec.word_in(facts.title),
         model=rec.word_in(facts.model),
         provider=rec.word_in(facts.billing_provider),
-        created_ms=times[0] if times else None,
-        updated_ms=times[-1] if times else None,
+        created_ms=_first_time(told),
+        updated_ms=_first_time(reversed(told)),
         damage=tuple(stored.damage),
         losses=tuple(Loss(what, count) for what, count in content.skipped.items()),
         references=(Reference(relation, parent),) if parent else (),
         helper=relation == "helper_of",
         foreign=stored.mark.from_ if stored.mark is not None else "",
     )
+
+
+def _first_time(entries: Iterable[Entry]) -> int | None:
+    return next((time for entry in entries if (time := rec.time_in(entry.row.timestamp)) is not None), None)
 
 
 def relation_of(source: str, model_config: str, parent: str) -> str:
