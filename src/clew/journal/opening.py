@@ -237,14 +237,17 @@ def _read(data: bytes) -> Row | Malformed:
 
 def _sound_prefix(read: Sequence[Row | Malformed]) -> tuple[tuple[Row, ...], Cause | None]:
     sound: list[Row] = []
-    for number, row in enumerate(read):
-        if number == 0 and not (isinstance(row, Row) and isinstance(row.body, Epoch) and row.sequence == 1):
-            return (), "bad_anchor"
-        if not isinstance(row, Row):
+    epoch = 0
+    for number, row in enumerate(read, 1):
+        if number == 1:
+            if not (isinstance(row, Row) and isinstance(row.body, Epoch) and row.sequence == 1):
+                return (), "bad_anchor"
+            epoch = row.epoch
+        elif not isinstance(row, Row):
             return tuple(sound), "malformed_row"
-        if sound and (row.epoch != sound[-1].epoch or row.sequence != sound[-1].sequence + 1):
+        elif row.epoch != epoch or row.sequence != number:
             return tuple(sound), "gap"
-        if sound and isinstance(row.body, Epoch):
+        elif isinstance(row.body, Epoch):
             return tuple(sound), "malformed_row"
         sound.append(row)
     return tuple(sound), None

@@ -57,16 +57,17 @@ class Cursor(msgspec.Struct, frozen=True, order=True):
     sequence: Number
 
 
+# Rows come by the hundred thousand and hold no cycles: the collector need not walk them.
 # --- bodies ------------------------------------------------------------------------------------------------------
 
 
-class Epoch(msgspec.Struct, frozen=True, tag="epoch", tag_field="kind"):
+class Epoch(msgspec.Struct, frozen=True, tag="epoch", tag_field="kind", gc=False):
     """Opens an epoch: why it began."""
 
     reason: Name
 
 
-class Submission(msgspec.Struct, frozen=True, tag="submission", tag_field="kind"):
+class Submission(msgspec.Struct, frozen=True, tag="submission", tag_field="kind", gc=False):
     """What the user sent, durable before anything is handed over.
 
     `fingerprint` is of the payload; `plain_text`: the body is one non-blank text block, the only sort that agents'
@@ -79,7 +80,7 @@ class Submission(msgspec.Struct, frozen=True, tag="submission", tag_field="kind"
     plain_text: bool
 
 
-class Dispatch(msgspec.Struct, frozen=True, tag="dispatch", tag_field="kind"):
+class Dispatch(msgspec.Struct, frozen=True, tag="dispatch", tag_field="kind", gc=False):
     """What became of a submission. `item_key` and `receipt` come with `accepted`; `recovered`: settled after a stop."""
 
     client_id: Name
@@ -90,7 +91,7 @@ class Dispatch(msgspec.Struct, frozen=True, tag="dispatch", tag_field="kind"):
     receipt: str | None = None
 
 
-class Item(msgspec.Struct, frozen=True, tag="item", tag_field="kind"):
+class Item(msgspec.Struct, frozen=True, tag="item", tag_field="kind", gc=False):
     """One item of the conversation. `item_key` is derived from its identity: an agent's raw id renumbers."""
 
     item_key: Name
@@ -99,14 +100,14 @@ class Item(msgspec.Struct, frozen=True, tag="item", tag_field="kind"):
     fingerprint: Name | None = None
 
 
-class Lifecycle(msgspec.Struct, frozen=True, tag="lifecycle", tag_field="kind"):
+class Lifecycle(msgspec.Struct, frozen=True, tag="lifecycle", tag_field="kind", gc=False):
     """Something that happened to the session itself: an agent started, exited, the journal was repaired."""
 
     event: Name
     detail: str = ""
 
 
-class Checkpoint(msgspec.Struct, frozen=True, tag="checkpoint", tag_field="kind"):
+class Checkpoint(msgspec.Struct, frozen=True, tag="checkpoint", tag_field="kind", gc=False):
     """Up to which item of the agent's own history the journal has everything."""
 
     item_key: Name | None
@@ -115,7 +116,7 @@ class Checkpoint(msgspec.Struct, frozen=True, tag="checkpoint", tag_field="kind"
 Body = Epoch | Submission | Dispatch | Item | Lifecycle | Checkpoint
 
 
-class Row(msgspec.Struct, frozen=True):
+class Row(msgspec.Struct, frozen=True, gc=False):
     """One row. `time` in ms; `fence` is the one it was written at."""
 
     epoch: Positive
@@ -148,7 +149,7 @@ _KINDS: Final[dict[type, Kind]] = {
 # --- stored form -------------------------------------------------------------------------------------------------
 
 
-class _Stored(msgspec.Struct):
+class _Stored(msgspec.Struct, gc=False):
     schema: int
     epoch: Positive
     sequence: Positive
@@ -182,15 +183,22 @@ def store_row(row: Row) -> bytes:
 def load_row(data: bytes) -> Row:
     """Returns the row of a stored form; raises Newer for one of a newer schema, Malformed for anything else."""
     try:
-        schema = _VERSION.decode(data).schema
-        if schema > SCHEMA:
-            raise Newer(schema)
         stored = _STORED.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Malformed(str(error)) from error
-    if schema != SCHEMA:
-        raise Malformed(f"row of schema {schema}")
+        newer = _version(data)
+        raise (Malformed(str(error)) if newer is None or newer <= SCHEMA else Newer(newer)) from error
+    if stored.schema > SCHEMA:
+        raise Newer(stored.schema)
+    if stored.schema != SCHEMA:
+        raise Malformed(f"row of schema {stored.schema}")
     return Row(stored.epoch, stored.sequence, stored.time, stored.fence, stored.body)
+
+
+def _version(data: bytes) -> int | None:
+    try:
+        return _VERSION.decode(data).schema
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 # --- growing and reading -----------------------------------------------------------------------------------------

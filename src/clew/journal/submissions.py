@@ -49,12 +49,12 @@ class Standing(msgspec.Struct, frozen=True):
         return _RANK[self.state] == 3
 
 
-def fold(rows: Iterable[Row]) -> tuple[Standing, ...]:
-    """Returns where every submission stands, in the order they were made.
+def fold(rows: Iterable[Row], before: Iterable[Standing] = ()) -> tuple[Standing, ...]:
+    """Returns where every submission stands, in the order they were made; `before`: where those of earlier rows stood.
 
     A second submission row of one client id changes nothing; a dispatch of an unknown id is passed over.
     """
-    standings: dict[str, Standing] = {}
+    standings = {standing.client_id: standing for standing in before}
     for row in rows:
         body = row.body
         if isinstance(body, Submission):

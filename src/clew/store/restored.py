@@ -41,7 +41,7 @@ AFTER_WITNESS = declare("records.after-witness")
 _STATE = "SELECT store_id, fence_floor, grants, highest_fence, origin FROM store WHERE id = 1"
 _GRANT = (
     "UPDATE store SET grants = grants + 1, highest_fence = CASE WHEN highest_fence < ? THEN ? ELSE highest_fence END, "
-    "origin = ? WHERE id = 1 AND fence_floor <= ? RETURNING grants"
+    "origin = coalesce(?, origin) WHERE id = 1 AND fence_floor <= ? RETURNING store_id, grants, highest_fence"
 )
 _RAISE = "UPDATE store SET grants = ?, highest_fence = ?, fence_floor = ?, origin = ? WHERE id = 1 RETURNING store_id"
 
@@ -69,6 +69,7 @@ class Guard:
         self._sql, self._witness, self._outside, self._clock = sql, witness, outside, clock
         self._looked_at: object = _NEVER
         self.has_granted = False
+        self._told = UNREADABLE
 
     @property
     def is_exact(self) -> bool:
@@ -120,8 +121,10 @@ class Guard:
 
     def grant(self, fence: int, *, own: bool) -> bool:
         """Counts a fence that is granted; returns whether it may be. `own`: `tell` and `tell_outside` will follow."""
-        if not self._sql.execute(_GRANT, (fence, fence, self._sql.origin, fence)):
+        granted = self._sql.execute(_GRANT, (fence, fence, self._sql.origin, fence))
+        if not granted:
             return False
+        self._told = Seen(*granted[0])
         self.has_granted = True
         if not own and self.is_exact:
             self.tell()
@@ -131,10 +134,9 @@ class Guard:
         """Tells the witness how far the store has come: before the commit where it is exact, after it elsewhere."""
         if self._witness is None:
             return
-        store_id, _, grants, highest, _ = self._row()
         fault(BEFORE_WITNESS)
         try:
-            self._witness.write(Seen(store_id, grants, highest), durable=self.is_exact)
+            self._witness.write(self._now(), durable=self.is_exact)
         except StoreError:
             if self.is_exact:
                 raise
@@ -142,12 +144,12 @@ class Guard:
 
     def tell_outside(self) -> None:
         """Tells the witness outside, after the commit. A second opinion: nothing fails without it."""
-        store_id, _, grants, highest, _ = self._row()
-        outer = self.outer(store_id)
+        now = self._now()
+        outer = self.outer(now.store_id)
         if outer is None:
             return
         try:
-            outer.write(Seen(store_id, grants, highest), durable=False)
+            outer.write(now, durable=False)
         except StoreError:
             return
 
@@ -162,6 +164,13 @@ class Guard:
         if not rows:
             raise StoreDamaged("the store's row about itself is gone", hint="Put a backup in its place.")
         return rows[0]
+
+    def _now(self) -> Seen:
+        """Returns how far the store has come. A server is not asked again: what the last grant said is near enough."""
+        if not self.is_exact:
+            return self._told
+        store_id, _, grants, highest, _ = self._row()
+        return Seen(store_id, grants, highest)
 
     def _outer_seen(self) -> Seen | None:
         outer = self.outer(self._row()[0])
@@ -215,7 +224,8 @@ class Guard:
             if not by_word and self._alarm() is None:
                 return  # Another process noticed it first.
             raised = self._above(alarm, floor, grants, highest)
-            self._sql.execute(_RAISE, (*raised, self._sql.origin))
+            ((store_id,),) = self._sql.execute(_RAISE, (*raised, self._sql.origin))
+            self._told = Seen(store_id, *raised[:2])
             if self.is_exact:
                 self.tell()
         if not self.is_exact:

@@ -27,7 +27,7 @@ from clew.lease.transitions import (
 )
 from clew.lineage.link import Fence, Link, Origin, make_link_id
 from clew.platform.faults import declare, fault
-from clew.verbs.journaling import Journal, classify_journal
+from clew.verbs.journaling import Journal, Looked, checkpoint_of, look_at_journal
 from clew.verbs.leases import Leases
 from clew.verbs.own import archive_id
 from clew.verbs.reserving import Attachment
@@ -56,6 +56,7 @@ class Acquiring:
         self.token = answer.token or ""
         self.child: Child | None = None
         self.proof: Proof | None = None
+        self.looked: Looked | None = None
 
     def sample(self, record: Record) -> Window | None:
         """Looks at the agent's own history while no child can move it. Best effort: None leaves all unknown."""
@@ -64,7 +65,9 @@ class Acquiring:
         if head is None:
             fault(SAMPLED)
             return None
-        after = _stored_checkpoint(self.leases, record)
+        self.looked = look_at_journal(self.leases, record)
+        opening = self.looked.opening
+        after = checkpoint_of(opening.rows) if isinstance(opening, Readable) else None
         try:
             window = self.adapter.window(head.handle, record.account_home.path, after)
         except Exception:  # noqa: BLE001 - an adapter's reading is best effort; attach goes on without a window
@@ -192,14 +195,6 @@ def _link_of(proof: Proof, record: Record, now: int) -> Link:
         observed_at=now,
         forked_from=forked_from,
     )
-
-
-def _stored_checkpoint(leases: Leases, record: Record) -> str | None:
-    """Returns up to which item the journal has the agent's history, as far as it can be read now."""
-    opening = classify_journal(leases, record.session_id)
-    if not isinstance(opening, Readable):
-        return None
-    return Journal(leases, record, record.session_id, opening.rows).checkpoint()
 
 
 def _why(error: BaseException) -> str:

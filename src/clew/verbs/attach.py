@@ -117,7 +117,7 @@ class _Attach:
         assert acquiring.child is not None, "the owner was proved just now"
         journal: Journal | None = None
         try:
-            opened = open_journal(leases, record, lambda: self._history(record))
+            opened = open_journal(leases, record, lambda: self._history(record), acquiring.looked)
             journal = opened.journal
             fault(OPENED)
             self._settle(record, opened, window)

@@ -48,7 +48,7 @@ from clew.lease.refusal import refusal
 from clew.lineage.edge import StrandId
 from clew.lineage.link import Fence
 from clew.platform.faults import declare, fault
-from clew.store.record_protocol import JournalRow, Place
+from clew.store.record_protocol import JournalHead, JournalRow, Place
 from clew.verbs.leases import Leases
 
 BEFORE_REPAIR = declare("journal.before-repair")
@@ -67,6 +67,7 @@ class Journal:
         self.fence: Fence = record.lease.fence
         self.rows = tuple(rows)
         self.is_open = True
+        self._folded: tuple[tuple[Row, ...], tuple[Standing, ...]] | None = None
 
     @property
     def directory(self) -> str:
@@ -81,7 +82,9 @@ class Journal:
     @property
     def standings(self) -> tuple[Standing, ...]:
         """Where every submission stands."""
-        return fold(self.rows)
+        if self._folded is None or self._folded[0] is not self.rows:
+            self._folded = (self.rows, fold(self.rows))
+        return self._folded[1]
 
     def standing(self, client_id: str) -> Standing | None:
         """Returns where one submission stands, or None."""
@@ -89,8 +92,7 @@ class Journal:
 
     def checkpoint(self) -> str | None:
         """Returns the key of the last item of the agent's history that the journal has for certain."""
-        found = [row.body.item_key for row in self.rows if isinstance(row.body, Checkpoint)]
-        return found[-1] if found else None
+        return checkpoint_of(self.rows)
 
     @contextmanager
     def writing(self) -> Generator[None]:
@@ -109,7 +111,9 @@ class Journal:
         new = next_rows(self.cursor, bodies, self.leases.now_ms(), self.fence)
         last = Place(self.cursor.epoch, self.cursor.sequence)
         self.leases.store.append_journal(self.name, _stored(new, self.fence), last=last, fence=self.fence)
+        standings = self.standings
         self.rows += new
+        self._folded = (self.rows, fold(new, standings))
 
     def close(self) -> None:
         """Lets go of it; rows are durable already."""
@@ -129,13 +133,31 @@ def read_journal(leases: Leases, name: str) -> tuple[bytes, ...]:
     return tuple(row.body for row in leases.store.journal_rows(name) or ())
 
 
-def open_journal(leases: Leases, record: Record, history: History) -> OpenedJournal:
+class Looked(msgspec.Struct, frozen=True):
+    """What was found in a session's journal, and its head at that moment."""
+
+    opening: Opening
+    head: JournalHead | None
+
+
+def look_at_journal(leases: Leases, record: Record) -> Looked:
+    """Returns what is found in a session's journal; nothing is written."""
+    name = str(record.session_id)
+    head = leases.store.journal(name)
+    return Looked(classify_journal(leases, name, record.lease.checkpoint), head)
+
+
+def open_journal(leases: Leases, record: Record, history: History, looked: Looked | None = None) -> OpenedJournal:
     """Opens the journal of a session whose owner this process is, repairing what it finds (docs/ownership.md, A10.2).
 
-    A history that cannot be read is told in the report; everything else is raised, and nothing was written then.
+    `looked` is what this process found at the same fence: it holds as long as the head is where it was, and spares
+    reading a long journal twice. A history that cannot be read is told in the report; everything else is raised, and
+    nothing was written then.
     """
     name, fence, now = str(record.session_id), record.lease.fence, leases.now_ms()
-    opening = classify_journal(leases, name, record.lease.checkpoint)
+    if looked is None or looked.head != leases.store.journal(name):
+        looked = look_at_journal(leases, record)
+    opening = looked.opening
     if isinstance(opening, Readable):
         report = Report("replay", reset=False, epoch=opening.rows[-1].epoch)
         return OpenedJournal(Journal(leases, record, name, opening.rows), report, known_items(opening.rows))
@@ -144,6 +166,11 @@ def open_journal(leases: Leases, record: Record, history: History) -> OpenedJour
     repair = plan_new(now, fence) if isinstance(opening, New) else _repair(opening, history, now, fence)
     _write(leases, record, name, repair)
     return OpenedJournal(Journal(leases, record, name, repair.rows), repair.report, repair.known)
+
+
+def checkpoint_of(rows: Sequence[Row]) -> str | None:
+    """Returns the key of the last item of the agent's history that rows have for certain."""
+    return next((row.body.item_key for row in reversed(rows) if isinstance(row.body, Checkpoint)), None)
 
 
 def settle_in_flight(leases: Leases, record: Record) -> None:
