@@ -17,7 +17,7 @@ from typing import NewType
 
 from msgspec import Struct
 
-from clew.errors import ClewError, NotFoundError
+from clew.errors import ClewError, NotFoundError, UsageError
 
 CommitId = NewType("CommitId", str)
 """A full commit id."""
@@ -179,9 +179,34 @@ def empty_tree(git: Git) -> TreeId:
 
 
 def first_parent(git: Git, commit: CommitId) -> CommitId | None:
-    """Returns a commit's first parent; None for a root commit."""
+    """Returns a commit's first parent; None for a root commit.
+
+    Raises NotFoundError (`no_parent`) where a shallow clone has cut it off: against nothing, the whole project would
+    be taken for the change.
+    """
     parents = git.line("rev-list", "--parents", "--max-count=1", commit, "--").split()[1:]
-    return CommitId(parents[0]) if parents else None
+    if parents:
+        return CommitId(parents[0])
+    head = git.run("cat-file", "commit", commit).partition(b"\n\n")[0]
+    if any(line.startswith(b"parent ") for line in head.split(b"\n")):
+        raise NotFoundError(
+            f"the parent of {commit[:12]} is not here: this clone is shallow ({git.root})",
+            code="no_parent",
+            hint="Fetch it first: git fetch --deepen=1, or git fetch --unshallow.",
+            path=str(git.root),
+        )
+    return None
+
+
+def need_work_tree(git: Git) -> None:
+    """Raises UsageError (`no_worktree`) in a bare repository, and inside of a repository's own folder."""
+    if git.line("rev-parse", "--is-inside-work-tree") != "true":
+        raise UsageError(
+            f"{git.root} has no work tree, so there are no local changes",
+            code="no_worktree",
+            hint="Name commits (--from and --to, or --commit), or a work tree with --cwd.",
+            path=str(git.root),
+        )
 
 
 def branch_name(git: Git) -> str:

@@ -42,6 +42,7 @@ from clew.runs.review.git import (
     first_parent,
     index_tree,
     merge_base,
+    need_work_tree,
     read_blob,
     remote_address,
     resolve_commit,
@@ -202,6 +203,7 @@ class ReviewOperation:
             base = first_parent(git, head) or empty_tree(git)
             given = RunInput("commit", "", wanted.commit, base, head, f"{base}..{head}")
             return _Input(given, changes_between(git, base, head), base, head)
+        need_work_tree(git)
         head = find_head(git) or ""
         if wanted.mode == "staged":
             changes = changes_staged(git)
