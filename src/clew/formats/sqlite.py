@@ -110,7 +110,7 @@ def read_database(path: Path, read: Callable[[Tables], T]) -> T:
         try:
             with _opened(path) as connection:
                 result = read(Tables(connection))
-        except apsw.Error as error:
+        except (apsw.Error, UnicodeDecodeError) as error:  # names in a damaged schema may be no UTF-8
             if _facts(path) != before:
                 continue
             raise _unreadable(path, error) from error

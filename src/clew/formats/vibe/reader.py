@@ -8,6 +8,7 @@ and offset; nothing here raises on any bytes.
 from __future__ import annotations
 
 import gc
+import re
 from array import array
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from clew.formats.vibe.content import Content, Marks
 from clew.formats.vibe.folder import MESSAGES, META, store_folder, store_kind
 
 AGENT = "vibe"
+_BETWEEN = re.compile(rb',(?=\{"message":)')
 _ITEMS = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
@@ -123,7 +125,7 @@ class _Reading:
                 self._add(self.content.item(found, self.marks), number)
 
     def _elements(self, stream: Stream, starts: array[int]) -> list[msgspec.Raw]:
-        """Returns the elements of a chunk and notes where their records begin; one opaque record where it is none."""
+        """Returns the elements of a chunk and notes where their records begin; of a damaged one those that are left."""
         view = memoryview(stream.data)
         if not len(view):
             return []
@@ -131,9 +133,7 @@ class _Reading:
         try:
             items = _ITEMS(view)
         except raws.DECODE_ERRORS:
-            number = len(self.records) - 1
-            self.damage.append(Damage(stream.path, number, 0, "not json", "a chunk that is no array"))
-            return []
+            return self._left(stream, bytes(view), starts)
         at = bytes(view[:64]).find(b"[") + 1
         for number, item in enumerate(items):
             data = memoryview(item)
@@ -142,6 +142,24 @@ class _Reading:
             if number:
                 starts.append(at)
             at += len(data)
+        return items
+
+    def _left(self, stream: Stream, data: bytes, starts: array[int]) -> list[msgspec.Raw]:
+        """Returns the elements of a chunk that is no array any more, found by how the agent begins each."""
+        begins = [0, *(found.end() for found in _BETWEEN.finditer(data))]
+        first = len(self.records) - 1
+        items: list[msgspec.Raw] = []
+        for at, end in zip(begins, [*begins[1:], len(data)], strict=True):
+            number = first + len(items)
+            element = data[at:end].strip().removesuffix(b",") if at or end < len(data) else data
+            try:
+                _ITEMS(b"%b%b%b" % (b"[" if at else b"", element, b"" if end == len(data) else b"]"))
+                items.append(msgspec.Raw(element.removeprefix(b"[") if end < len(data) else element.removesuffix(b"]")))
+            except raws.DECODE_ERRORS:
+                self.damage.append(Damage(stream.path, number, at, "not json", "a chunk that is no array"))
+                items.append(msgspec.Raw(b"null"))
+            if at:
+                starts.append(at)
         return items
 
     def _read_checkpoint(self, stream: Stream) -> None:
