@@ -92,25 +92,44 @@ def rehome(home: Path, session_id: str, cwd: Path) -> Path:
 
 
 class ClineSession:
-    """One process on a terminal. Leaving the context ends it, with all its children."""
+    """One session: its first prompt is a process of its own, all others are typed in one on a terminal.
+
+    Leaving the context ends it, with all its children.
+    """
 
     def __init__(self, home: Path, cwd: Path, model: FakeModel, *, session_id: str | None = None, **_: Any) -> None:
         configure(home, model.url)
-        self.home, self.model, self.session_id = home, model, session_id
+        self.home, self.cwd, self.model, self.session_id = home, cwd, model, session_id
         self.refusal = ""
         self._data = b""
         self._prompt = ""
-        self._before = _session_ids(home)
-        self._terminal, theirs = pty.openpty()
+        self._terminal = -1
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def _open(self) -> None:
+        ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-        more = ("--id", session_id) if session_id is not None else ("--tui",)
-        argv = [str(binary()), "-P", PROVIDER, "-m", MODEL, *more]
+        argv = [str(binary()), "-P", PROVIDER, "-m", MODEL, "--id", str(self.session_id)]
         self._child = subprocess.Popen(
-            argv, cwd=cwd, env=environment(home), stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+            argv,
+            cwd=self.cwd,
+            env=environment(self.home),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
         )
+        self._terminal = ours
         os.close(theirs)
         self._wait(lambda: READY in self._data, SECONDS)
-        self._wait(lambda: False, 1.0)  # it shows the line before it takes what is typed
+
+    def _begin(self, prompt: Prompt, seconds: float) -> bool:
+        """Starts a session with its first prompt, and waits for the end of its turn."""
+        before = _session_ids(self.home)
+        done = run([binary(), "--json", "-P", PROVIDER, "-m", MODEL, prompt], self.cwd, environment(self.home), seconds)
+        self.session_id = next(iter(sorted(_session_ids(self.home) - before)), None)
+        self.refusal = "" if done.status == 0 else done.said
+        return done.status == 0
 
     def _wait(self, holds: Callable[[], bool], seconds: float) -> bool:
         """Reads the screen until something holds; tells whether it does."""
@@ -130,11 +149,24 @@ class ClineSession:
                     os.write(self._terminal, answer)
         return True
 
+    def _rest(self, quiet: float = 1.0, seconds: float = 8.0) -> None:
+        """Reads the screen until nothing has changed on it for a while."""
+        end = time.monotonic() + seconds
+        size = -1
+        while size != len(self._data) and time.monotonic() < end:
+            size = len(self._data)
+            self._wait(lambda: False, quiet)
+
     def say(self, prompt: Prompt, seconds: float = SECONDS) -> bool:
         """Types one prompt and waits for the end of its turn; tells whether it came."""
         self._prompt = prompt
+        if self.session_id is None:
+            return self._begin(prompt, seconds)
+        if self._child is None:
+            self._open()
+        self._rest()  # it shows its line before it takes what is typed
         os.write(self._terminal, prompt.encode())
-        self._wait(lambda: False, 0.5)
+        self._rest()
         os.write(self._terminal, b"\r")
         done = self._wait(self._is_over, seconds)
         self.refusal = self.refusal or ("" if done else "the turn did not end")
@@ -142,8 +174,6 @@ class ClineSession:
 
     def _is_over(self) -> bool:
         """Tells whether the agent has kept a reply without calls behind the prompt."""
-        if self.session_id is None:
-            self.session_id = next(iter(sorted(_session_ids(self.home) - self._before)), None)
         messages = _kept(self.home, self.session_id or "")
         last: dict[str, Any] = messages[-1] if messages else {}
         asked = any(self._prompt in json.dumps(m["content"], ensure_ascii=False) for m in messages[-12:])
@@ -159,12 +189,13 @@ class ClineSession:
 
     def close(self) -> Seen:
         """Ends the process as a person does, and what is left of it after a moment."""
-        for _ in range(2):
+        child = self._child
+        for _ in range(2 if child is not None else 0):
             try:
                 os.write(self._terminal, b"\x03")
             except OSError:
                 break
-            self._wait(lambda: self._child.poll() is not None, 1.5)
+            self._wait(lambda: child is None or child.poll() is not None, 1.5)
         self._end()
         return self.seen(0)
 
@@ -186,7 +217,8 @@ class ClineSession:
         )
 
     def _end(self) -> None:
-        end_tree(self._child)
+        if self._child is not None:
+            end_tree(self._child)
 
     def __enter__(self) -> Self:
         return self
@@ -195,7 +227,8 @@ class ClineSession:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._end()
-        os.close(self._terminal)
+        if self._terminal >= 0:
+            os.close(self._terminal)
 
 
 Session = ClineSession
