@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -160,6 +161,67 @@ def test_an_empty_name_is_refused_and_means_nothing_else(
     assert f"{option} " in str(error_of(done)["message"])
     assert tree_of(repository.root.parent) == before
     assert repository.told() == []
+
+
+def test_a_report_goes_to_its_file_in_json_too(run: Invoke, repository: Repository) -> None:
+    done = run("review", "--from", "base", "--agent", "claude", "--json", "--output", "told.json")
+    assert (done.exit_code, done.stdout) == (0, "")
+    told = json.loads((repository.root / "told.json").read_text())
+    assert told["state"] == "complete"
+    assert told["spent"]["input_tokens"] == 15
+
+
+@pytest.mark.parametrize("output", [".", "nowhere/told.md"])
+def test_a_report_that_cannot_be_written_is_refused_before_anything_is_paid(
+    run: Invoke, repository: Repository, output: str
+) -> None:
+    before = tree_of(repository.root.parent)
+    done = run("review", "--from", "base", "--agent", "claude", "--output", output, "--json")
+    assert done.exit_code == 2
+    assert "the report cannot be written to" in str(error_of(done)["message"])
+    assert repository.told() == []
+    assert tree_of(repository.root.parent) == before
+
+
+def test_a_disk_that_is_full_loses_the_log_and_not_the_report(
+    run: Invoke, repository: Repository, tmp_path: Path
+) -> None:
+    words = ("run", "review", "--from", "base", "--agent", "claude", "--json", "--data", str(tmp_path / "data"))
+    limit = "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))"
+    done = subprocess.run(
+        (sys.executable, "-c", f"{limit}; runpy.run_module('clew', run_name='__main__')", *words),
+        cwd=repository.root,
+        env=repository.environment
+        | {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        timeout=60,
+    )
+    told = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert "File too large" in told["delivery_error"]
+    assert told["summary"]["findings"] == len(told["findings"]) == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_a_run_in_good_order(
+    run: Invoke, repository: Repository, tmp_path: Path, number: signal.Signals
+) -> None:
+    (tmp_path / "bin" / "claude").write_text(
+        f"#!{sys.executable}\nimport os, time\nos.kill(os.getppid(), {int(number)})\ntime.sleep(60)\n"
+    )
+    data = tmp_path / "data"
+    words = ("run", "review", "--from", "base", "--agent", "claude", "--json", "--data", str(data))
+    done = subprocess.run(
+        (sys.executable, "-m", "clew", *words),
+        cwd=repository.root,
+        env=repository.environment | {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.returncode == 130, done.stderr
+    told = json.loads(done.stdout)
+    assert told["manifest"]["run_failure"]["classification"] == "cancelled"
+    assert not list((data / "checkouts").iterdir())
 
 
 def test_the_settings_file_says_who_reviews_and_its_change_is_seen(

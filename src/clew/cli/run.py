@@ -263,10 +263,11 @@ def _carry_out(
     delta: bool = False,
 ) -> None:
     """Carries out a run, writes its report and ends with its status."""
-    from clew.cli.run_output import exit_status, write_report
+    from clew.cli.run_output import check_output, exit_status, write_report
     from clew.cli.run_start import Start
 
     form, output = typed.pop("form"), typed.pop("output")
+    check_output(run, output)
     with run.context() as ctx:
         start = Start(run, ctx, typed, parent=parent, delta=delta)
         result = start.carry_out(begin)

@@ -5,6 +5,7 @@ Everything that came from a model, a repository or a log is made safe for the te
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
@@ -17,10 +18,10 @@ from clew.cli.ending import INTERRUPTED
 from clew.cli.group import Invocation
 from clew.cli.safe import write_json
 from clew.cli.style import Look, Role
-from clew.errors import ClewError
+from clew.errors import ClewError, UsageError
 from clew.runs.compare import Comparison
 from clew.runs.engine import RunResult
-from clew.runs.finding import Finding
+from clew.runs.finding import Finding, findings_of, sort_key
 from clew.runs.folder import FoundRun
 from clew.runs.report import Report, as_markdown, make_report
 from clew.runs.sarif import as_sarif
@@ -45,6 +46,18 @@ def exit_status(result: RunResult) -> int:
     return 0 if result.manifest.terminal_state in ("complete", "skipped") and not result.delivery_error else 1
 
 
+def check_output(run: Invocation, output: str | None) -> None:
+    """Raises UsageError where no report can be written, before a run has cost anything."""
+    if output is None:
+        return
+    path = run.around.cwd / output
+    if path.is_dir():
+        raise UsageError(f"the report cannot be written to {path}: it is a folder", path=str(path))
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        why = "nothing can be written there" if path.parent.is_dir() else f"there is no folder {path.parent}"
+        raise UsageError(f"the report cannot be written to {path}: {why}", path=str(path))
+
+
 def write_report(run: Invocation, folder: Path, result: RunResult, form: str | None, output: str | None) -> None:
     """Writes what came of a run: the report in the form that was asked for, and how to go on."""
     manifest = result.manifest
@@ -53,10 +66,10 @@ def write_report(run: Invocation, folder: Path, result: RunResult, form: str | N
     found = FoundRun(manifest.run_id, result.log_path)
     # The log may be missing or cut: then the manifest alone is told, which is the same value.
     report = make_report(found) if not result.delivery_error else _bare_report(found, result)
-    if form is None and run.screen.is_json:
+    if form is None and run.screen.is_json and output is None:
         run.screen.json(_as_json(report, result))
     else:
-        _write_form(run, report, form or "text", output)
+        _write_form(run, report, form or ("json" if run.screen.is_json else "text"), output, result)
     left = len(manifest.coverage.failed)
     if left and not result.delivery_error:
         run.screen.note(f"{words.count(left, 'item')} not done; go on: clew run resume {manifest.run_id}")
@@ -65,6 +78,7 @@ def write_report(run: Invocation, folder: Path, result: RunResult, form: str | N
 def _bare_report(found: FoundRun, result: RunResult) -> Report:
     manifest = result.manifest
     covered = manifest.coverage
+    found_now = [finding for item in result.items.values() for finding in findings_of(item.result)]
     head = Summary(
         run_id=manifest.run_id,
         state=manifest.terminal_state,
@@ -78,12 +92,10 @@ def _bare_report(found: FoundRun, result: RunResult) -> Report:
         reused=len(covered.reused),
         failed=len(covered.failed),
         waived=len(covered.waived),
+        findings=len(found_now),
         run_failure=manifest.run_failure,
         path=str(found.path),
     )
-    from clew.runs.finding import findings_of, sort_key
-
-    found_now = [f for item in result.items.values() for f in findings_of(item.result)]
     return Report(head, (), tuple(sorted(found_now, key=sort_key)), {}, result.skipped, None, manifest)
 
 
@@ -110,11 +122,13 @@ def write_shown(run: Invocation, found: FoundRun, form: str | None, output: str 
     _write_form(run, make_report(found), form or ("json" if run.screen.is_json else "text"), output)
 
 
-def _write_form(run: Invocation, report: Report, form: str, output: str | None) -> None:
+def _write_form(
+    run: Invocation, report: Report, form: str, output: str | None, result: RunResult | None = None
+) -> None:
     if form == "sarif":
         text = msgspec.json.format(msgspec.json.encode(as_sarif(report, clew.__version__))).decode()
     elif form == "json":
-        text = write_json(_as_json(report))
+        text = write_json(_as_json(report, result))
     elif form == "md" or output:
         text = as_markdown(report).rstrip("\n")
     else:
@@ -130,7 +144,11 @@ def _write_form(run: Invocation, report: Report, form: str, output: str | None) 
     try:
         path.write_text(text + "\n", "utf-8")
     except OSError as error:
-        raise ClewError(f"the report cannot be written to {path}: {error.strerror}", path=str(path)) from error
+        raise ClewError(
+            f"the report cannot be written to {path}: {error.strerror}",
+            hint=f"Write it elsewhere: clew run show {report.summary.run_id} --output FILE",
+            path=str(path),
+        ) from error
     run.screen.note(f"report written to {run.screen.look.safe(str(path), line=True)}")
 
 

@@ -112,20 +112,25 @@ def _read_waived(words: tuple[str, ...]) -> dict[str, str]:
 
 @contextmanager
 def _polite_kill() -> Generator[None]:
-    """Takes SIGTERM for Ctrl-C while a run goes on, so that it is ended and not only cut off."""
+    """Takes SIGTERM, and the end of the terminal, for Ctrl-C while a run goes on: it is ended and not only cut off."""
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
+    before: list[tuple[signal.Signals, Any]] = []
     try:
-        before = signal.signal(signal.SIGTERM, interrupt)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            # Under nohup the end of the terminal is nothing to this process, and stays so.
+            if signal.getsignal(number) is signal.SIG_DFL:
+                before.append((number, signal.signal(number, interrupt)))
     except ValueError:  # not in the main thread: whoever embeds the command line handles signals
         yield
         return
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 def runs_folder(run: Invocation) -> Path:
