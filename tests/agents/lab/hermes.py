@@ -191,9 +191,13 @@ def pack(home: Path, target: Path) -> None:
         copy.execute("PRAGMA journal_mode=DELETE")
         copy.execute("UPDATE sessions SET system_prompt = NULL, billing_base_url = 'http://127.0.0.1:9/v1'")
         copy.execute("UPDATE OR REPLACE session_model_usage SET billing_base_url = 'http://127.0.0.1:9/v1'")
-        for name in ("messages_fts_trigram", "messages_fts"):  # the agent makes them anew, and fills them
+        for name in ("messages_fts_trigram", "messages_fts"):  # all of this the agent makes anew
             for when in ("insert", "delete", "update"):
                 copy.execute(f"DROP TRIGGER IF EXISTS {name}_{when}")
             copy.execute(f"DROP TABLE IF EXISTS {name}")
+        for name in ("async_delegations", "compression_locks", "gateway_routing"):
+            copy.execute(f"DROP TABLE {name}")
+        for (name,) in copy.execute("SELECT name FROM sqlite_master WHERE type = 'index' AND sql NOTNULL").fetchall():
+            copy.execute(f"DROP INDEX {name}")
         copy.execute("PRAGMA page_size=512")
         copy.execute("VACUUM")
