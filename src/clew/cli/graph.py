@@ -165,6 +165,10 @@ def _footer(log: ThreadLog, strands: dict[str, LogStrand], look: Look) -> Iterat
         row = strands.get(strand)
         return look.safe(f"{row.agent} {row.short}", line=True) if row is not None else "nowhere"
 
+    if not log.strands:
+        yield "muted", f"thread {log.thread}"
+        yield "warn", f"! nothing of it can be read by this clew ({words.count(log.unread, 'entry', 'entries')})"
+        return
     told = f"thread {log.thread}: began in {name(log.start)}, is now in {name(log.present)}"
     same = {frozenset((p.first, p.second)) for p in log.partings if p.relation == "equal"}
     if log.newest and log.newest != log.present and frozenset((log.newest, log.present)) not in same:

@@ -170,7 +170,8 @@ class Problem(msgspec.Struct, frozen=True):
     """One thing that `fsck` found. `sort` is a stable word.
 
     file_damaged, pack_unreadable, segment_missing, segment_digest, side_missing, side_digest, source_id,
-    capture_unreadable, refers_missing, list_damaged.
+    capture_unreadable, refers_missing, list_damaged; of the records: record_unreadable, thread_missing,
+    journal_damaged, edge_unreadable, operation_unreadable.
     """
 
     sort: str

@@ -30,6 +30,7 @@ from clew.store.witness import UNREADABLE, Seen, Witness
 MARGIN: Final = 1_000_000
 """More fences than what nobody remembers can have granted."""
 
+_HIGHEST: Final = 2**53
 _LATEST: Final = 2**52
 """A clock that is far in the future leaves room for fences: they lie within 2^53."""
 
@@ -43,6 +44,7 @@ _GRANT = (
     "UPDATE store SET grants = grants + 1, highest_fence = CASE WHEN highest_fence < ? THEN ? ELSE highest_fence END, "
     "origin = coalesce(?, origin) WHERE id = 1 AND fence_floor <= ? RETURNING store_id, grants, highest_fence"
 )
+_MOST = "SELECT max(fence) FROM strands WHERE fence <= 9007199254740992"
 _RAISE = "UPDATE store SET grants = ?, highest_fence = ?, fence_floor = ?, origin = ? WHERE id = 1 RETURNING store_id"
 
 
@@ -163,6 +165,11 @@ class Guard:
         rows = self._sql.execute(_STATE)
         if not rows:
             raise StoreDamaged("the store's row about itself is gone", hint="Put a backup in its place.")
+        if not all(0 <= number <= _HIGHEST for number in rows[0][1:4]):
+            raise StoreDamaged(
+                "the store's row about itself holds numbers that no store can have",
+                hint="Put a backup in its place, then say `clew store restored`.",
+            )
         return rows[0]
 
     def _now(self) -> Seen:
@@ -211,7 +218,7 @@ class Guard:
 
     def _above(self, alarm: _Alarm, floor: int, grants: int, highest: int) -> tuple[int, int, int]:
         """Returns grants, highest fence and floor as they are to be after an alarm."""
-        there = self._sql.execute("SELECT max(fence) FROM strands")[0][0] or 0
+        there = self._sql.execute(_MOST)[0][0] or 0
         known = max(floor, highest, there, alarm.seen.fence) + alarm.margin
         if not alarm.remembers and self._clock is not None:
             known = max(known, min(make_micros(self._clock.now()), _LATEST))

@@ -89,9 +89,16 @@ def _decided(ctx: Context, form: Format, native_id: str, seen: View, before: Vie
         assert told is not None, "an unreadable record is refused"
         error = told.error()
         return AttachPlan(
-            "refused", form.name, native_id, str(seen.session_id), 0, None, (), error.code, told.reason, told.message,
-            told.hint,
-        )  # fmt: skip
+            "refused",
+            form.name,
+            native_id,
+            str(seen.session_id),
+            _row_fence(seen),
+            code=error.code,
+            reason=told.reason,
+            message=told.message,
+            hint=told.hint,
+        )
     was = before.record if before is not None else None
     owner = None if was is None else was.lease.owner
     probe = probe_of(seen).subject
@@ -108,6 +115,10 @@ def _decided(ctx: Context, form: Format, native_id: str, seen: View, before: Vie
         evidence=told_probe if owner is not None else "",
     )
     return _decide(ctx, plan, seen, was)
+
+
+def _row_fence(seen: View) -> int:
+    return 0 if seen.row is None else seen.row.fence
 
 
 def _decide(ctx: Context, plan: AttachPlan, seen: View, was: Record | None) -> AttachPlan:

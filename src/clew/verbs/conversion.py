@@ -92,6 +92,7 @@ class Job:
                 hint="--new makes a second session of it (a fork in the thread).",
                 session=session.id,
             )
+        rows.refuse_unreadable(self.view, self.opened.format, session.id)
         damage = [d for d in session.damage if d.lost]
         if damage:
             self.warnings.append(

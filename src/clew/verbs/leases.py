@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import msgspec
 
@@ -26,6 +26,7 @@ from clew.lease.restart import Kind, Probed, adjudicate
 from clew.lease.transitions import Proven, Standing
 from clew.lineage.edge import StrandId, store_edge
 from clew.lineage.link import Fence
+from clew.lineage.stored import Malformed
 from clew.lineage.strand import store_strand
 from clew.platform.clock import Clock
 from clew.platform.faults import declare, fault
@@ -117,7 +118,7 @@ class Leases:
         """Returns the session record of a row that was read already."""
         if row is None:
             return View(session_id, None, None, reconciled=True)
-        stored = self._floored(read_record(row.body))
+        stored = self._floored(_agreeing(read_record(row.body), row))
         # A strand that was never attached has no lease that could be anybody's.
         judged = isinstance(stored, BareRecord) or self._judged.get(session_id) == row.revision
         return View(session_id, row, stored, judged)
@@ -318,9 +319,25 @@ class Leases:
     # --- the ledger -------------------------------------------------------------------------------------------
 
     def operation(self, key: str) -> tuple[Row | None, int | None]:
-        """Returns a remembered operation and its revision, or two times None."""
+        """Returns a remembered operation and its revision, or two times None; raises LeaseError (`outcome_unknown`)
+        where it is there and cannot be read."""
         row = self.store.operation(key)
-        return (None, None) if row is None else (load_row(row.body), row.revision)
+        if row is None:
+            return None, None
+        try:
+            return load_row(row.body), row.revision
+        except Malformed as error:
+            told = refusal("operation_unknown", "outcome_unknown", operation=key.rpartition("\0")[2])
+            raise told.error() from error
+
+    def open_operations(self, session_id: StrandId, *, caller: str | None = None) -> tuple[tuple[Row, int], ...]:
+        """Returns the operations about a session that have no outcome yet, with their revisions; those that cannot be
+        read are left as they are."""
+        found: list[tuple[Row, int]] = []
+        for one in self.store.operations(caller=caller, session=session_id, states=("pending", "running")):
+            with suppress(Malformed):
+                found.append((load_row(one.body), one.revision))
+        return tuple(found)
 
     def put_operation(self, row: Row, expected: int | None) -> int:
         """Writes an operation in place of the one of that revision; inside a transaction with what it guards."""
@@ -378,6 +395,15 @@ def told_here(error: LeaseError, here: Holder) -> LeaseError:
         gone = error.concerns.get("recorded")
         hint = f"Open it there; if that host is gone: `clew release --declare-gone {gone}`."
     return LeaseError(message, code=error.code, hint=hint, **error.concerns)
+
+
+def _agreeing(stored: StoredRecord, row: StrandRow) -> StoredRecord:
+    """Returns the record; an unreadable one where its row says another fence or claim than it does itself."""
+    if not isinstance(stored, Record) or (row.fence, row.claim) == (stored.lease.fence, stored.lease.claim):
+        return stored
+    lease = stored.lease
+    told = f"its row says {row.claim} at fence {row.fence}, its record {lease.claim} at {lease.fence}"
+    return UnreadableRecord(row.body, told)
 
 
 def _missing(view: View) -> Refusal:

@@ -14,7 +14,8 @@ from blake3 import blake3
 from clew.conversation.loss import Loss
 from clew.formats.protocol import Format
 from clew.ids import AgentName, ChainKey, NativeId, ThreadId
-from clew.lease.record import BareRecord
+from clew.lease.record import BareRecord, UnreadableRecord, read_record
+from clew.lease.refusal import refusal
 from clew.lease.transitions import append_free
 from clew.lineage.chain import LINK_LIMIT, Chain, append
 from clew.lineage.edge import Edge, StrandId, store_edge
@@ -58,13 +59,14 @@ def load_thread(ctx: Context, thread_id: ThreadId) -> ThreadView | None:
     """Returns a stored thread, or None."""
     store = ctx.stores.records
     row = store.thread(thread_id)
-    if row is None:
-        return None
     strands = store.strands(thread=thread_id)
+    if row is None and not strands:
+        return None
     thread = assemble(
         thread_id, [(s.id, s.body) for s in strands], [edge.body for edge in store.edges(thread=thread_id)]
     )
-    return ThreadView(thread, {s.id: s.revision for s in strands}, row.revision)
+    # Strands without their thread's row are damage that the next write mends.
+    return ThreadView(thread, {s.id: s.revision for s in strands}, None if row is None else row.revision)
 
 
 def find_thread(ctx: Context, form: Format, native_id: str) -> ThreadView | None:
@@ -73,6 +75,19 @@ def find_thread(ctx: Context, form: Format, native_id: str) -> ThreadView | None
         return None
     rows = ctx.stores.records.strands(root=handle_of(form, native_id).root)
     return load_thread(ctx, rows[-1].thread) if rows else None
+
+
+def refuse_unreadable(view: ThreadView | None, form: Format, native_id: str) -> None:
+    """Raises LeaseError (`record_unreadable`) where what clew keeps of a session is there and cannot be read: nothing
+    can be written about it, so nothing is made of it."""
+    own = strand_id_of(form.name, native_id)
+    for lost in view.thread.unread if view is not None else ():
+        if lost.strand_id == own:
+            stored = read_record(lost.data)
+            newer = stored.newer if isinstance(stored, UnreadableRecord) else None
+            error = refusal("owner_reconciling", "record_unreadable", schema=newer, fault=lost.fault).error()
+            error.concerns |= {"session": native_id, "agent": form.name}
+            raise error
 
 
 def find_strand(ctx: Context, form: Format, native_id: str) -> StrandRow | None:
@@ -179,6 +194,7 @@ def with_session(
     strand = strand_of(view, form, native_id)
     if view is not None and strand is not None:
         return view, strand
+    refuse_unreadable(view, form, native_id)
     strand = make_strand(form, native_id, origin, now_ms)
     if view is None:
         view = ThreadView(Thread(thread_id_of(form.name, native_id)), {}, None)

@@ -89,6 +89,9 @@ def own_session(ctx: Context, form: Format, native_id: str, cwd: str) -> Owned:
             if view is None:
                 _begin_strand(ctx, form, native_id)
                 view = leases.view(rows.strand_id_of(form.name, native_id))
+            elif view.thread is not None and leases.store.thread(view.thread) is None:
+                # Damage that is mended here: the strand names its thread.
+                leases.store.put_thread(view.thread, b"{}", expected=None, now=ctx.clock.now())
             fence = _take(ctx, form, native_id, cwd, view, token)
     except LeaseError as error:
         raise told_here(error, leases.here) from error

@@ -147,9 +147,8 @@ class Reserving:
     def _supersede(self, answer: Reserved) -> None:
         """Settles the attaches before this one that nobody can finish any more: what they did is not known."""
         leases = self.leases
-        for found in leases.store.operations(session=self.asked.session_id, states=("pending", "running")):
-            row, revision = leases.operation(found.key)
-            if row is None or not row.caller or row.key == answer.row.key:
+        for row, revision in leases.open_operations(self.asked.session_id):
+            if not row.caller or row.key == answer.row.key:
                 continue
             leases.put_operation(settle_after_crash(row, may_have_happened=True), revision)
 

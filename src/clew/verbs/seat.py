@@ -373,11 +373,9 @@ def settle_operations(leases: Leases, journal: Journal) -> None:
 
     One that is only queued was never handed over, and stays open for its caller's next try.
     """
-    open_rows = leases.store.operations(caller="", session=journal.session_id, states=("pending", "running"))
-    for found in open_rows:
-        row, revision = leases.operation(found.key)
-        standing = None if row is None else journal.standing(row.operation_id)
-        if row is None or standing is None or standing.state in ("queued", "pending"):
+    for row, revision in leases.open_operations(journal.session_id, caller=""):
+        standing = journal.standing(row.operation_id)
+        if standing is None or standing.state in ("queued", "pending"):
             continue
         told = Dispatch(row.operation_id, standing.state, standing.reason)
         leases.put_operation(settled_row(row, told, journal.session_id), revision)
