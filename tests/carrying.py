@@ -7,8 +7,8 @@ from itertools import pairwise, permutations
 from clew.formats.protocol import Format
 from clew.formats.registry import all_formats
 from clew.laws.desk import LONG, NOWHERE, Desk, complete, text_of
+from clew_format_tiny import FORMAT as TINY
 from lineformat import FORMAT as LINES
-from thirdformat import FORMAT as TINY
 
 __all__ = ["LONG", "NOWHERE", "Desk", "complete", "formats_to_test", "pairs_to_test", "text_of"]
 

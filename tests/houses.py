@@ -11,10 +11,10 @@ import msgspec
 from clew.formats.protocol import Home
 from clew.platform.clock import FixedClock
 from clew.verbs.context import Context
+from clew_format_tiny import FORMAT as TINY
 from conversations import Stored
 from doors import installed, make_distribution
 from lineformat import FORMAT as LINES
-from thirdformat import FORMAT as TINY
 
 
 class House:
@@ -57,6 +57,6 @@ class House:
 @contextmanager
 def agents_of_the_tests(folder: Path) -> Iterator[None]:
     """Installs the two formats of the tests beside those that are there."""
-    points = {LINES.name: "lineformat:FORMAT", TINY.name: "thirdformat:FORMAT"}
+    points = {LINES.name: "lineformat:FORMAT", TINY.name: "clew_format_tiny:FORMAT"}
     with installed(make_distribution(folder, "agents-of-the-tests", points)):
         yield

@@ -13,7 +13,7 @@ from doors import installed, make_distribution
 
 @pytest.fixture
 def tiny_package(tmp_path: Path) -> Path:
-    return make_distribution(tmp_path / "site", "tiny-for-clew", {"tiny": "thirdformat:FORMAT"})
+    return make_distribution(tmp_path / "site", "tiny-for-clew", {"tiny": "clew_format_tiny:FORMAT"})
 
 
 def test_a_format_of_another_package_is_one_of_all(tiny_package: Path) -> None:
@@ -34,7 +34,7 @@ def test_an_unknown_name_is_told_with_those_that_exist() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["no_such_module_at_all:FORMAT", "thirdformat:NOTHING", "thirdformat:NAME", "broken_format:FORMAT"],
+    ["no_such_module_at_all:FORMAT", "clew_format_tiny:NOTHING", "clew_format_tiny:NAME", "broken_format:FORMAT"],
 )
 def test_one_that_does_not_load_is_told_and_hides_no_other(tiny_package: Path, tmp_path: Path, value: str) -> None:
     bad = make_distribution(tmp_path / "bad", "bad-for-clew", {"bad": value})
@@ -49,6 +49,6 @@ def test_one_that_does_not_load_is_told_and_hides_no_other(tiny_package: Path, t
 
 
 def test_another_package_does_not_take_the_name_of_one_of_ours(tmp_path: Path) -> None:
-    site = make_distribution(tmp_path / "site", "impostor", {"claude": "thirdformat:FORMAT"})
+    site = make_distribution(tmp_path / "site", "impostor", {"claude": "clew_format_tiny:FORMAT"})
     with installed(site):
         assert get_format("claude").name == "claude"

@@ -18,12 +18,12 @@ from clew.residue.segments import cut_session
 from clew.verbs.convert import convert
 from clew.verbs.refer import open_session
 from clew.verbs.restore import restore
+from clew_format_tiny import FORMAT as TINY
+from clew_format_tiny.records import frame_document
 from conversations import Stored, make_id, store_conversation, store_written, write_options
 from houses import House, agents_of_the_tests
 from lineformat import FORMAT as LINES
 from scenes import FILE, MORE, TALK, compacted
-from thirdformat import FORMAT as TINY
-from thirdformat.records import frame_document
 from toysessions import bot, row, user
 
 

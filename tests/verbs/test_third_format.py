@@ -23,11 +23,11 @@ from clew.verbs.refer import open_session
 from clew.verbs.restore import restore
 from clew.verbs.resume import resume
 from clew.verbs.show import show
+from clew_format_tiny import FORMAT as TINY
+from clew_format_tiny.writer import LONG
 from conversations import Stored, store_conversation
 from houses import House, agents_of_the_tests
 from lineformat import FORMAT as LINES
-from thirdformat import FORMAT as TINY
-from thirdformat.writer import LONG
 from toysessions import bot, row, session_of, user
 
 OUTPUT = "a long line of output\n" * LONG
@@ -73,7 +73,8 @@ def test_side_files_that_the_writer_makes_are_placed_and_read_back(house: House)
     house.place(lines)
     done = run(house, "lines:l1", "tiny")
     placed = [name for name in house.files() if name.startswith(".tiny/")]
-    assert len(placed) == 3
+    assert len(placed) == 4
+    assert any(name.endswith("/card.json") for name in placed)
     assert done.report.mode == "plain"
     with house.at_work() as ctx:
         assert show(ctx, f"tiny:{done.to.session_id}").messages[1].tool_results[0].text == OUTPUT

@@ -183,19 +183,33 @@ class Resume(Protocol):
 
 
 class ReadFunction(Protocol):
-    """Reads a source whole, or goes on from `since` where it can; total: it never raises on any bytes."""
+    """Reads a source whole, or goes on from `since` where it can; total: it never raises on any bytes.
+
+    Every byte of every stream is in exactly one record, `created_by` names the record of each message, messages are in
+    normal form (`conversation.normal.NormalBuilder`), context is left out, what is odd is reported as damage, and
+    every mark of the format's own writer is undone. `since` may be ignored; then `continues` stays None.
+    """
 
     def __call__(self, source: Source, since: Ending | None = None) -> Session: ...
 
 
 class WriteFunction(Protocol):
-    """Writes a conversation in normal form as a new session."""
+    """Writes a conversation in normal form as a new session.
+
+    What it writes reads back to the same keys, for every such conversation (`python -m clew.laws`): what the agent
+    cannot take as it is becomes legal and carries a mark (`formats.marks`), a call without a result gets an answer
+    that is marked as invented, and what cannot be said at all is a loss.
+    """
 
     def __call__(self, messages: Sequence[Message], options: WriteOptions) -> Written: ...
 
 
 class SpliceFunction(Protocol):
-    """Appends messages to a restored prefix without touching a byte of it (docs/residue.md, 8)."""
+    """Appends messages to a restored prefix without touching a byte of it (docs/residue.md, 8).
+
+    The stream keeps its path, and the session its id. Calls that stand open in the prefix are answered first, as
+    invented. Raises UnwritableContent where nothing can be put behind the prefix (a document that is cut off).
+    """
 
     def __call__(self, prefix: Session, messages: Sequence[Message], options: WriteOptions) -> Written: ...
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from clew.formats.protocol import Found, Home, Owner
-from thirdformat.locate import TinyLocate
+from clew_format_tiny.locate import TinyLocate
 
 
 class TinyResume:

@@ -41,7 +41,9 @@ class TinyLocate:
         with open_source(found.path, root=base if below else None) as opened:
             stream = Stream(name, bytes(opened.data), opened.mode)
         parent = name.rpartition("/")[0]
-        side = tuple(_side(f"{parent}/files/{file}", folder / "files" / file) for file in _names(folder / "files"))
+        names = [f"files/{file}" for file in _names(folder / "files")]
+        names += ["card.json"] if (folder / "card.json").is_file() else []  # it comes home with the session
+        side = tuple(_side(f"{parent}/{file}", folder / file) for file in names)
         return Source((stream,), side, lambda other: self._resolve(other, home), hint_id=found.id)
 
     def _resolve(self, session_id: str, home: Home) -> Source | None:

@@ -14,7 +14,7 @@ from clew.conversation.normal import Normal, NormalBuilder
 from clew.conversation.source import Boundary, Ending, Records, Reference, Session, SideFile, Source, Stream
 from clew.conversation.text import JsonValue, mend_surrogates
 from clew.formats.marks import Mark, is_invented, is_standin, unguard_text, unwrap_arguments
-from thirdformat.records import Does, Element, Frame, Head, decode_leniently, frame_document, read_head, read_tail
+from clew_format_tiny.records import Does, Element, Facts, Frame, decode_leniently, frame_document, read_facts
 
 NOTE = re.compile(r"<tiny-note>.*</tiny-note>", re.DOTALL)
 """A user's text that is one note and nothing else is context: the agent makes it anew at every start."""
@@ -51,34 +51,33 @@ class _Reading:
         self.records.add_stream(main).extend(frame.starts(len(data)))
         for other in self.source.streams[1:]:
             self.records.add_stream(other).extend([0] if len(other.data) else [])
-        head = read_head(data, frame)
-        self._parent(head)
+        facts = read_facts(data, frame)
+        self._parent(facts)
         for number, (begin, end) in enumerate(frame.elements, 1):
             self._element(main.path, number, begin, data[begin:end])
         self._report_shape(main.path, data, frame)
-        return self._seal(head, data, frame)
+        return self._seal(facts)
 
-    def _seal(self, head: Head, data: bytes, frame: Frame) -> Session:
+    def _seal(self, facts: Facts) -> Session:
         normal = self.now.finish()
         messages, created_by = self._rename(normal)
         whole = self._rename(self.full.finish())[0] if self.boundaries else messages
         for stray in normal.strays:
             self._report("", stray.record if stray.record is not None else -1, 0, "stray result", lost=False)
-        tail = read_tail(data, frame)
-        mark = head.clew or Mark()
+        mark = facts.clew or Mark()
         return Session(
             agent="tiny",
-            id=head.id or self.source.hint_id,
+            id=facts.id or self.source.hint_id,
             messages=messages,
             created_by=created_by,
             records=self.records,
             history=whole,
             boundaries=tuple(self.boundaries),
             side=self.source.side,
-            cwd=head.cwd or self.source.hint_cwd,
-            title=tail.title,
-            model=head.model,
-            version=head.version,
+            cwd=facts.cwd or self.source.hint_cwd,
+            title=facts.title,
+            model=facts.model,
+            version=facts.version,
             created_ms=min(self.times, default=None),
             updated_ms=max(self.times, default=None),
             damage=tuple(self.damage),
@@ -111,8 +110,8 @@ class _Reading:
             last = len(frame.elements) + (frame.closed < len(data))
             self._report(path, last, min(frame.closed, len(data) - 1), "torn tail", lost=frame.closed < len(data))
 
-    def _parent(self, head: Head) -> None:
-        parent = head.parent
+    def _parent(self, facts: Facts) -> None:
+        parent = facts.parent
         if parent is None:
             return
         found = self.source.resolve(parent.id) if self.source.resolve and parent.id not in self.above else None
@@ -120,7 +119,7 @@ class _Reading:
             self._report("", 0, 0, "missing parent", parent.id)
             self.references = (Reference("forked", parent.id, 0),)
             return
-        reading = _Reading(found, self.above | {parent.id, head.id}).session()
+        reading = _Reading(found, self.above | {parent.id, facts.id}).session()
         groups = list(group_messages(reading.messages))[: max(parent.take, 0)]
         taken = [message for group in groups for message in (group.head, *group.results)]
         for message in taken:

@@ -16,8 +16,10 @@ from clew.conversation.text import mend_surrogates
 from clew.errors import UnwritableContent
 from clew.formats.marks import INVENTED, CallIds, Mark, Names, guard_text, standin_text, wrap_arguments
 from clew.formats.protocol import WriteOptions, Written, WrittenFile
-from thirdformat.reader import looks_like_context
-from thirdformat.records import Does, Element, Frame, Head, Pic, Tail, decode_leniently, frame_document
+from clew_format_tiny.reader import looks_like_context
+from clew_format_tiny.records import Card, Does, Element, Frame, Head, Pic, Tail, decode_leniently, frame_document
+
+CARD = "card.json"
 
 LONG = 200
 """Results of more characters than this lie in a side file."""
@@ -30,9 +32,10 @@ def write(messages: Sequence[Message], options: WriteOptions) -> Written:
     work = _Work(options, messages)
     elements = work.elements(messages)
     mark = Mark(from_=options.origin) if options.origin else None
-    head = Head(1, id=options.session_id, cwd=options.cwd, model=options.model, clew=mark)
+    head = Head(1, id=options.session_id, cwd=mend_surrogates(options.cwd), model=options.model, clew=mark)
     data = _ENCODE(head)[:-1] + b',"messages":[' + b",".join(elements) + b"]" + _close(options)
-    return work.written(options.session_id, f"{options.session_id}/doc.json", [data])
+    written = work.written(options.session_id, f"{options.session_id}/doc.json", [data])
+    return msgspec.structs.replace(written, files=(*written.files, _card(options, mend_surrogates(options.title))))
 
 
 def splice(prefix: Session, messages: Sequence[Message], options: WriteOptions) -> Written:
@@ -58,7 +61,7 @@ def rebase(session: Session, options: WriteOptions) -> Written:
     """Writes the document's bytes with another session id, and its side files beside it."""
     stream = session.records.streams[0]
     data = bytes(stream.data)
-    place = frame_document(data).id_at
+    place = frame_document(data).facts.get("id")
     if place is None:
         raise UnwritableContent(f"{stream.path} names no session id", path=stream.path)
     pieces = [data[: place[0]], _ENCODE(options.session_id), data[place[1] :]]
@@ -67,13 +70,20 @@ def rebase(session: Session, options: WriteOptions) -> Written:
             f"{options.session_id}/files/{file.path.rpartition('/')[2]}", lambda f=file: [f.load()], role="side"
         )
         for file in session.side
+        if "/files/" in file.path
     ]
     main = WrittenFile(f"{options.session_id}/doc.json", lambda: pieces, stream.mode)
-    return Written(options.session_id, (main, *side))
+    return Written(options.session_id, (main, *side, _card(options, session.title)))
+
+
+def _card(options: WriteOptions, title: str) -> WrittenFile:
+    """Returns the card, without which the agent does not list the session; clew places it last."""
+    data = _ENCODE(Card(options.session_id, title, mend_surrogates(options.cwd)))
+    return WrittenFile(f"{options.session_id}/{CARD}", lambda: [data], role="index")
 
 
 def _close(options: WriteOptions) -> bytes:
-    return b"," + _ENCODE(Tail(options.title, options.now_ms))[1:]
+    return b"," + _ENCODE(Tail(mend_surrogates(options.title), options.now_ms))[1:]
 
 
 def _decode_elements(data: bytes, frame: Frame) -> list[Element]:
