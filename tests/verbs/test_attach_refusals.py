@@ -40,3 +40,19 @@ def test_waiting_for_an_unproved_reservation_names_what_is_missing(another, worl
     with refused("ownership_unknown", "owner_unproven"):
         two.attach()
     assert two.lease.fence == 1
+
+
+def test_an_operation_that_cannot_be_read_holds_up_only_its_own_replay(world):
+    asked = world.request()
+    with faults.installed("attach.reserved=raise"), pytest.raises(faults.InjectedFault):
+        world.attach(asked)
+    HELD.clear()
+    store = world.leases.store
+    (row,) = store.operations(session=SESSION)
+    with world.leases.transaction():
+        kept = {name: getattr(row, name) for name in ("caller", "fingerprint", "state", "session", "expires_ms")}
+        store.put_operation(row.key, **kept, body=b"\0", expected=row.revision)
+    with refused("operation_unknown", "outcome_unknown"):
+        world.attach(asked)
+    assert world.attach().fence == 3
+    assert store.operation(row.key).body == b"\0"

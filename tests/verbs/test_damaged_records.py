@@ -1,0 +1,136 @@
+"""Rows of the records that are damaged, one at a time: each is told, and nothing else is held up by it."""
+
+from datetime import UTC, datetime
+
+import apsw
+import pytest
+
+from clew.errors import LeaseError, StoreDamaged
+from clew.formats.protocol import Home
+from clew.formats.registry import get_format
+from clew.platform.clock import FixedClock
+from clew.verbs.attaching import plan_attach
+from clew.verbs.check_store import check_store
+from clew.verbs.context import Context
+from clew.verbs.convert import convert
+from clew.verbs.doctor import doctor
+from clew.verbs.log import log
+from clew.verbs.own import disown, own_session
+from clew.verbs.ps import ps
+from clew.verbs.release import plan_release
+from clew_corpus import own_case
+
+
+@pytest.fixture
+def case():
+    return own_case("claude", "simple")
+
+
+@pytest.fixture
+def make(case, tmp_path):
+    """A home whose session was opened once and carried once, and is free; each call is another process' view of it."""
+    home = case.copy_home(tmp_path / "home")
+
+    def context():
+        clock = FixedClock(datetime(2026, 12, 1, tzinfo=UTC))
+        return Context(Home(home), tmp_path / "data", cwd=tmp_path, clock=clock)
+
+    with context() as ctx:
+        owned = own_session(ctx, get_format("claude"), case.session_id, str(tmp_path))
+        disown(ctx, owned, "the test is done with it")
+        convert(ctx, case.session_id, to="codex")
+    context.home = home
+    return context
+
+
+def spoil(make, *statements):
+    with make() as ctx:
+        path = ctx.data / "records.db"
+    with apsw.Connection(str(path)) as raw:
+        for statement in statements:
+            raw.execute(statement)
+    raw.close()
+
+
+def codex_files(make):
+    return sorted(make.home.glob(".codex/sessions/**/*.jsonl"))
+
+
+BROKEN = {
+    "no JSON": "body = x'ff00'",
+    "empty": "body = x''",
+    "another shape": "body = CAST('[]' AS BLOB)",
+    "another fence in its row": "fence = 77",
+    "another claim in its row": "claim = 'live'",
+}
+
+
+@pytest.mark.parametrize("way", BROKEN)
+def test_an_unreadable_record_is_refused_everywhere_and_told(make, case, way):
+    spoil(make, f"UPDATE strands SET {BROKEN[way]} WHERE agent = 'claude'")
+    with make() as ctx:
+        assert [row.state for row in ps(ctx)] == ["unreadable"]
+        plan = plan_attach(ctx, case.session_id)
+        assert (plan.decision, plan.reason, plan.fence_now > 0) == ("refused", "record_unreadable", True)
+        assert [one.sort for one in check_store(ctx)] == ["record_unreadable"]
+        assert any(one.level == "problem" and "cannot be read" in one.found for one in doctor(ctx))
+        for act in (
+            lambda: plan_release(ctx, case.session_id),
+            lambda: own_session(ctx, get_format("claude"), case.session_id, "/"),
+        ):
+            with pytest.raises(LeaseError) as refused:
+                act()
+            assert refused.value.concerns["reason"] == "record_unreadable"
+        assert log(ctx, case.session_id).strands
+
+
+def test_nothing_is_made_of_a_session_whose_record_cannot_be_read(make, case):
+    """A refused conversion leaves no file in the other agent's home."""
+    before = codex_files(make)
+    spoil(make, "UPDATE strands SET body = x'ff00' WHERE agent = 'claude'")
+    for options in ({}, {"new": True}, {"dry_run": True}):
+        with make() as ctx, pytest.raises(LeaseError) as refused:
+            convert(ctx, case.session_id, to="codex", **options)
+        assert refused.value.concerns["reason"] == "record_unreadable"
+        assert refused.value.concerns["session"] == case.session_id
+    assert codex_files(make) == before
+
+
+def test_a_thread_whose_row_is_gone_is_made_again_from_its_strands(make, case):
+    spoil(make, "DELETE FROM threads")
+    with make() as ctx:
+        assert {one.sort for one in check_store(ctx)} == {"thread_missing"}
+        assert len(log(ctx, case.session_id).strands) == 2
+        disown(ctx, own_session(ctx, get_format("claude"), case.session_id, "/"), "done")
+        assert list(check_store(ctx)) == []
+    spoil(make, "DELETE FROM threads")
+    with make() as ctx:
+        made = convert(ctx, case.session_id, to="codex", new=True)
+        assert {row.session_id for row in log(ctx, case.session_id).strands} >= {made.to.session_id}
+        assert list(check_store(ctx)) == []
+
+
+def test_edges_and_operations_that_cannot_be_read_are_told_and_in_nobodys_way(make, case):
+    spoil(make, "UPDATE edges SET body = x'00'", "UPDATE operations SET body = x'00', state = 'pending'")
+    with make() as ctx:
+        assert {one.sort for one in check_store(ctx)} == {"edge_unreadable", "operation_unreadable"}
+        assert log(ctx, case.session_id).unread == 1
+        disown(ctx, own_session(ctx, get_format("claude"), case.session_id, "/"), "done")
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, 2**53 + 1, -1])
+@pytest.mark.parametrize("column", ["grants", "highest_fence", "fence_floor"])
+def test_impossible_numbers_of_the_store_are_damage_and_no_defect(make, case, column, number):
+    spoil(make, f"UPDATE store SET {column} = {number}")
+    with make() as ctx:
+        with pytest.raises(StoreDamaged) as damaged:
+            ps(ctx)
+        assert damaged.value.hint
+        assert [one.sort for one in check_store(ctx)] == ["file_damaged"]
+
+
+def test_a_fence_beyond_all_bounds_in_one_row_does_not_spoil_the_floor(make, case):
+    spoil(make, f"UPDATE strands SET fence = {2**63 - 1} WHERE agent = 'codex'")
+    with make() as ctx:
+        assert ctx.stores.records.mark_restored().fence_floor < 2**53
+        disown(ctx, own_session(ctx, get_format("claude"), case.session_id, "/"), "done")
