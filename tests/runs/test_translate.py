@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -132,6 +134,21 @@ def test_real_sessions_are_carried_once(ctx: Context, tmp_path: Path) -> None:
     again = carry_out(translated(ctx), settings)
     assert again.manifest.terminal_state == "complete"
     assert tree_of(ctx.home.root) == carried, "a second translation continues what is there"
+
+
+def test_a_session_of_which_nothing_can_be_read_failed_and_an_empty_one_is_passed_over(
+    ctx: Context, tmp_path: Path
+) -> None:
+    folder = next(f for f in get_format("claude").locate.find(ctx.home) if f.kind != "helper").path.parent
+    garbage, empty = f"{uuid.UUID(int=1)}", f"{uuid.UUID(int=2)}"
+    (folder / f"{garbage}.jsonl").write_bytes(bytes(range(1, 256)) * 3)
+    (folder / f"{empty}.jsonl").write_bytes(b"")
+    covered = carry_out(translated(ctx), make_settings(tmp_path / "runs")).manifest.coverage
+    [failed] = covered.failed
+    assert garbage in failed.path
+    assert failed.classification == "input"
+    assert re.match(rf"nothing of session {garbage} can be read: [1-9]\d* damaged place", failed.reason)
+    assert [(empty in i.path, i.reason) for i in covered.waived] == [(True, "nothing was said in it")]
 
 
 def test_a_session_that_changes_after_the_seal_is_not_carried(ctx: Context, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from clew.conversation.source import Stream
-from clew.errors import ClewError
+from clew.errors import ClewError, Refused, UnreadableSource
 from clew.formats.protocol import Format, Found
 from clew.formats.registry import format_names, get_format
 from clew.lineage.chain import Chain, append
@@ -75,13 +75,26 @@ class VerbTranslator:
                 yield StoredSession(self._form.name, found.id, path, told)
 
     def translate(self, session: StoredSession) -> Translated | None:
-        """Converts one session, if its bytes are still those that were found."""
+        """Converts one session, if its bytes are still those that were found.
+
+        Raises UnreadableSource where nothing was found to be said because nothing could be read.
+        """
         opened = open_found(self._ctx, self._form, self._found[session.path])
         if self._digest(opened) != session.digest:
             return None
-        done = convert_opened(
-            self._ctx, opened, to=self._target.name, cwd=self._cwd, model=self._model, full=self._full
-        )
+        try:
+            done = convert_opened(
+                self._ctx, opened, to=self._target.name, cwd=self._cwd, model=self._model, full=self._full
+            )
+        except Refused as error:
+            lost = sum(damage.lost for damage in opened.session.damage)
+            if error.code == "nothing_to_convert" and lost:
+                raise UnreadableSource(
+                    f"nothing of session {session.session_id} can be read: {lost} damaged place{'s' * (lost != 1)}",
+                    hint="`clew check` names them.",
+                    session=session.session_id,
+                ) from error
+            raise
         return Translated(done.to.session_id, msgspec.to_builtins(done))
 
     def _place(self, found: Found) -> str:
