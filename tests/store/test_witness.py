@@ -265,6 +265,23 @@ def test_a_clock_far_in_the_future_leaves_room(tmp_path: Path):
     assert grants(tmp_path, 2)[1] > 2**52
 
 
+def test_a_folder_that_cannot_be_written_is_read_as_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    data = tmp_path / "data"
+    granted = grant_some(data, count=3)
+    shutil.copytree(data, tmp_path / "mounted")
+    data = tmp_path / "mounted"
+    before = {path.name: path.read_bytes() for path in data.iterdir()}
+    monkeypatch.setattr("clew.store.sqlite.os.access", lambda path, mode: False)
+    with open_stores(data) as stores:
+        row = stores.records.strand(SESSION)
+        assert row is not None
+        assert row.fence == 3
+        assert stores.records.state().fence_floor > max(granted)
+        with pytest.raises(StoreError, match="only read"):
+            grant(stores.records)
+    assert {path.name: path.read_bytes() for path in data.iterdir()} == before
+
+
 def test_what_lies_outside_is_a_second_opinion_and_never_in_the_way(tmp_path: Path):
     data, outside = tmp_path / "data", tmp_path / "state"
     assert grant_some(data, outside) == [1, 2, 3]

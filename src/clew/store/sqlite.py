@@ -40,6 +40,7 @@ APPLICATION_ID = 0x636C6577
 """The four letters `clew`, at byte 68 of each file."""
 
 BUSY_TIMEOUT_S = 30.0
+_FROZEN = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 _PAGE_SIZES = {"residue": 8192}
 _MIGRATIONS = Path(__file__).with_name("migrations")
 
@@ -104,6 +105,7 @@ class Database:
         self._empty: Connection | None = None
         self._version = 0
         self._too_new = 0
+        self._frozen = False
         self._depth = 0
         self._thread = 0
         self._file: tuple[int, int] | None = None
@@ -275,6 +277,8 @@ class Database:
             connection = self._open()
         if self._too_new:
             raise self._newer(self._too_new)
+        if self._frozen:
+            raise _refused(str(self.path), "nothing can be written there; it is only read")
         return connection
 
     def _nothing(self) -> Connection:
@@ -287,8 +291,12 @@ class Database:
 
     def _open(self) -> Connection:
         connection: Connection | None = None
+        self._frozen = self._is_frozen()
         try:
-            connection = _connect(str(self.path), apsw.SQLITE_OPEN_READWRITE)
+            if self._frozen:
+                connection = _connect(f"{self.path.absolute().as_uri()}?immutable=1", _FROZEN)
+            else:
+                connection = _connect(str(self.path), apsw.SQLITE_OPEN_READWRITE)
             self._prepare(connection)
         except _FAILURES as error:
             if connection is not None:
@@ -298,6 +306,15 @@ class Database:
         facts = self.path.stat()
         self._file = (facts.st_dev, facts.st_ino)
         return connection
+
+    def _is_frozen(self) -> bool:
+        """Tells whether the file lies where nothing can be written, and is whole without a log: SQLite wants to write
+        even to read, unless it is told that nobody will."""
+        log = self.path.with_name(self.path.name + "-wal")
+        try:
+            return not os.access(self.path.parent, os.W_OK) and (not log.exists() or log.stat().st_size == 0)
+        except OSError:
+            return False
 
     def _prepare(self, connection: Connection) -> None:
         connection.set_busy_timeout(int(self._timeout_s * 1000))
