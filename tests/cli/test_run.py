@@ -163,6 +163,33 @@ def test_an_empty_name_is_refused_and_means_nothing_else(
     assert repository.told() == []
 
 
+@pytest.mark.parametrize(
+    "option", ["--from", "--commit", "--model", "--provider", "--language", "--include", "--rules"]
+)
+def test_a_secret_that_is_typed_is_refused_since_what_is_typed_is_kept(
+    run: Invoke, repository: Repository, option: str
+) -> None:
+    secret = "sk-ant-api03-" + "A" * 24
+    before = tree_of(repository.root.parent)
+    done = run("review", option, secret, "--json")
+    assert done.exit_code == 2
+    assert f"{option} holds what looks like a secret" in str(error_of(done)["message"])
+    assert secret not in done.output
+    assert tree_of(repository.root.parent) == before
+
+
+def test_a_secret_in_the_reason_of_a_waiver_is_redacted(run: Invoke, repository: Repository) -> None:
+    done = run("review", "--from", "base", "--agent", "claude", "--waive", "a.py=password=hunter2hunter2", "--json")
+    assert done.exit_code == 0, done.output
+    assert [i["reason"] for i in data_of(done)["manifest"]["coverage"]["waived"]] == ["password=[REDACTED]"]  # type: ignore[index]
+    assert "hunter2" not in done.output
+    assert not any(
+        "hunter2" in text.decode()
+        for text in tree_of(repository.root.parent).values()
+        if isinstance(text, bytes) and b"run_start" in text
+    )
+
+
 def test_a_report_goes_to_its_file_in_json_too(run: Invoke, repository: Repository) -> None:
     done = run("review", "--from", "base", "--agent", "claude", "--json", "--output", "told.json")
     assert (done.exit_code, done.stdout) == (0, "")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 import click
 
@@ -138,9 +138,10 @@ run = COMMAND
 
 
 def _run_verb(function: Callable[Concatenate[Invocation, P], R]) -> Callable[P, R]:
-    """Gives a verb its invocation; refuses an option with an empty text, as a variable gives it that is not set.
+    """Gives a verb its invocation; refuses an option with an empty text, and one that holds a secret.
 
-    Without that, `--from "$BASE"` would be another input, and `--delta-from "$RUN"` a whole run that is paid for.
+    An unset variable gives an empty text: `--from "$BASE"` would be another input, and `--delta-from "$RUN"` a whole
+    run that is paid for. And what is typed is kept in the run's log, so that a resume can resolve it anew.
     """
 
     @functools.wraps(function)
@@ -148,11 +149,25 @@ def _run_verb(function: Callable[Concatenate[Invocation, P], R]) -> Callable[P, 
         ctx = click.get_current_context()
         for option in ctx.command.params:
             value: object = ctx.params.get(option.name or "")
-            if isinstance(option, click.Option) and (value == "" or (isinstance(value, tuple) and "" in value)):
-                raise UsageError(f"{option.opts[0]} names nothing", hint="Leave it out if you do.")
+            if isinstance(option, click.Option):
+                _check_typed(option.opts[0], value)
         return function(run, *args, **kwargs)
 
     return verb(checked)
+
+
+def _check_typed(option: str, value: object) -> None:
+    from clew.runs.reason import make_plain, redact
+
+    for text in cast("tuple[object, ...]", value if isinstance(value, tuple) else (value,)):
+        if text == "":
+            raise UsageError(f"{option} names nothing", hint="Leave it out if you do.")
+        # The reason of a waiver is redacted, as every reason is, and not kept as it was typed.
+        if isinstance(text, str) and option != "--waive" and redact(plain := make_plain(text)) != plain:
+            raise UsageError(
+                f"{option} holds what looks like a secret, and what is typed is kept in the run's log",
+                hint="Keys go into the environment: --key-env NAME.",
+            )
 
 
 def _asked_options(function: F) -> F:
