@@ -271,6 +271,37 @@ def test_a_full_disk_is_said_and_leaves_what_was_there(tmp_path: Path):
         assert row.body == b"1"
 
 
+ON_SMALL_DISK = """
+import sys
+from pathlib import Path
+from clew.errors import StoreError
+from clew.store.sqlite import Database
+database = Database(Path(sys.argv[1]) / "residue.db", "residue")
+try:
+    with database.transaction():
+        pass
+    print("sound" if database.check() == [] else "damaged")
+except StoreError as error:
+    print("refused:", error.message)
+"""
+
+
+@pytest.mark.parametrize("kilobytes", [40, 80, 136, 152])
+def test_a_file_that_does_not_fit_on_the_disk_is_not_left_there_in_part(tmp_path: Path, kilobytes: int):
+    """On a disk of that size, where one may be mounted; then it grows."""
+    (tmp_path / "script.py").write_text(ON_SMALL_DISK)
+    disk, run = tmp_path / "disk", f"{sys.executable} {tmp_path}/script.py {tmp_path}/disk"
+    disk.mkdir()
+    mount = f"mount -t tmpfs -o size={kilobytes}k tmpfs {disk} && {run}; mount -o remount,size=4m {disk} && {run}"
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", mount], capture_output=True, text=True, check=False)
+    if "mount:" in done.stderr or "unshare:" in done.stderr:
+        pytest.skip("nothing can be mounted here")
+    first, second = done.stdout.splitlines()
+    assert first == "sound" or first.startswith("refused:")
+    assert "damaged" not in first
+    assert second == "sound"
+
+
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path):
     (tmp_path / "file").touch()
     with open_stores(tmp_path / "file" / "data") as stores, pytest.raises(ClewError) as caught:

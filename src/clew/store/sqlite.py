@@ -478,12 +478,14 @@ def _build(path: Path, schema: str) -> None:
             "synchronous=OFF",
             "auto_vacuum=INCREMENTAL",
             f"application_id={APPLICATION_ID}",
-            "journal_mode=WAL",
+            # Not the write-ahead log yet: what cannot be moved out of that on a full disk would be left behind.
+            "journal_mode=MEMORY",
         ):
             connection.execute(f"PRAGMA {pragma}")
         connection.execute("BEGIN")
         _migrate(connection, schema, 0)
         connection.execute("COMMIT")
+        connection.execute("PRAGMA journal_mode=WAL")
     finally:
         connection.close()
     _sync(path)

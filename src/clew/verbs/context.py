@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from clew.errors import StoreError
 from clew.formats.protocol import Home
 from clew.platform.clock import Clock
 from clew.store.opening import Stores, open_stores
@@ -68,7 +69,15 @@ class Context:
             from clew.verbs.leases import Leases
             from clew.verbs.probing import Observer, make_holder
 
-            observer = Observer(make_holder(host_id(self.data / HOST)), make_activity(self))
+            try:
+                here = host_id(self.data / HOST)
+            except OSError as error:
+                raise StoreError(
+                    f"{self.data / HOST}: {error.strerror}",
+                    hint="It names this machine. Check that the disk has space and that the folder is yours to write.",
+                    path=str(self.data / HOST),
+                ) from error
+            observer = Observer(make_holder(here), make_activity(self))
             self._leases = Leases(self.stores.records, observer, self.clock)
         return self._leases
 
