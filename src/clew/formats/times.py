@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
@@ -64,5 +65,13 @@ def _offset_ms(zone: str) -> int:
 
 def write_time(ms: int) -> str:
     """Returns a time in UTC with milliseconds and Z."""
-    moment = _EPOCH + timedelta(milliseconds=min(max(ms, _FIRST_MS), _LAST_MS))
-    return f"{moment:%m-%dT%H:%M:%S}".join((f"{moment.year:04d}-", f".{moment.microsecond // 1000:03d}Z"))
+    days, rest = divmod(min(max(ms, _FIRST_MS), _LAST_MS), 86_400_000)
+    seconds, fraction = divmod(rest, 1000)
+    minutes, second = divmod(seconds, 60)
+    return f"{_day(days)}T{minutes // 60:02d}:{minutes % 60:02d}:{second:02d}.{fraction:03d}Z"
+
+
+@lru_cache(maxsize=8)
+def _day(days: int) -> str:
+    """Returns the date so many days after the first of 1970."""
+    return f"{_EPOCH + timedelta(days=days):%Y-%m-%d}".rjust(10, "0")

@@ -96,9 +96,9 @@ class Content:
         if entry.only is not None:
             parts = [part for part in parts if not is_object(part.function_call) or _id_of(part) in entry.only]
         said = self.speech.reply(parts, mark)
-        if not any(isinstance(part, Reasoning) for part in said):
+        if record.thoughts is not values.NONE and not any(isinstance(part, Reasoning) for part in said):
             said[:0] = [Reasoning(text) for text in read_thoughts(record.thoughts)]
-        tools = read_tool_calls(record.tool_calls)
+        tools = read_tool_calls(record.tool_calls) if record.tool_calls is not values.NONE else []
         if entry.only is not None:
             tools = [tool for tool in tools if str(tool.id) in entry.only]
         tools += entry.late.values()
@@ -167,7 +167,8 @@ def _id_of(part: values.Part) -> str:
 
 def _written_calls(parts: Iterable[values.Part]) -> list[tuple[str, str]]:
     """Returns id and name of the calls that stand in a content, as written."""
-    calls = (read_call(part.function_call) for part in parts if is_object(part.function_call))
+    asked = [part.function_call for part in parts if part.function_call is not values.NONE]
+    calls = (read_call(call) for call in asked if is_object(call))
     return [(as_text(call.id), as_text(call.name)) for call in calls if call is not None]
 
 

@@ -26,6 +26,7 @@ from clew.formats.settled import find_ending
 from clew.formats.times import read_time
 
 AGENT = "gemini"
+_NOTHING = Record()
 PROVIDER = "google"
 _MANY_IDS = 64
 
@@ -152,6 +153,8 @@ class _Reading:
 
     def _take_facts(self, record: Record, number: int, *, is_header: bool = False) -> None:
         """Takes the header, or what a `$set` changes."""
+        if not is_header and record == _NOTHING:
+            return  # with each record the agent notes a time
         old = self.state
         self.has_header = self.has_header or is_header
         mark = read_mark(record.clew)

@@ -82,12 +82,13 @@ class _Reading:
         thoughts: list[tuple[Message, int]] = []
         for number, item in lines:
             for message in self.content.messages(item) if item is not None else ():
-                if message.role == "assistant" and all(isinstance(part, Reasoning) for part in message.parts):
+                if message.role == "assistant" and _only_thinks(message):
                     thoughts.append((message, number))  # they stand before the reply that they belong to
                     continue
                 model = message.model if message.role == "assistant" else ""
-                self.said += [(msgspec.structs.replace(m, model=model or m.model), n) for m, n in thoughts]
-                thoughts = []
+                if thoughts:
+                    self.said += [(msgspec.structs.replace(m, model=model or m.model), n) for m, n in thoughts]
+                    thoughts = []
                 self.said.append((message, number))
         self.said += thoughts
 
@@ -159,6 +160,11 @@ class _Reading:
             return normal.messages, ()
         boundaries = tuple(Boundary(len(_normal(before[:place]).messages)) for place in places)
         return (*_normal(before[: places[-1]]).messages, *normal.messages[at:]), boundaries
+
+
+def _only_thinks(message: Message) -> bool:
+    parts = message.parts
+    return not parts or (type(parts[0]) is Reasoning and all(type(part) is Reasoning for part in parts))
 
 
 def _normal(said: list[tuple[Message, int]], renamed: Mapping[str, str] = {}) -> Normal:

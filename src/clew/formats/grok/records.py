@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime
 from functools import cache
+from types import GenericAlias
 from typing import Any, TypeVar
 
 import msgspec
@@ -171,6 +172,11 @@ def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     return msgspec.json.Decoder(kind)
 
 
+@cache
+def _list_decoder(kind: type[T]) -> msgspec.json.Decoder[list[T]]:
+    return msgspec.json.Decoder(GenericAlias(list, (kind,)))
+
+
 def decode(raw: msgspec.Raw | bytes | memoryview, kind: type[T]) -> T:
     """Returns a value of this kind; an empty one for what is no object."""
     try:
@@ -181,7 +187,12 @@ def decode(raw: msgspec.Raw | bytes | memoryview, kind: type[T]) -> T:
 
 def decode_list(raw: msgspec.Raw, kind: type[T]) -> list[T]:
     """Returns the objects of a list; what is no object is left out."""
-    return list(_objects(raw, kind)) if first_byte(raw) == 0x5B else []
+    if raw is NONE or first_byte(raw) != 0x5B:
+        return []
+    try:
+        return _list_decoder(kind).decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return list(_objects(raw, kind))
 
 
 def _objects(raw: msgspec.Raw, kind: type[T]) -> Iterator[T]:
@@ -221,6 +232,8 @@ def decode_reply_mark(value: object) -> ReplyMark | None:
 
 def first_byte(raw: msgspec.Raw) -> int:
     """Returns the first byte of a raw value, 0 for an absent one."""
+    if raw is NONE:
+        return 0
     view = memoryview(raw)
     return view[0] if len(view) else 0
 

@@ -203,6 +203,8 @@ def decode_mark(raw: msgspec.Raw) -> Mark | None:
 
 def first_byte(raw: msgspec.Raw) -> int:
     """Returns the first byte of a raw value, 0 for an absent one."""
+    if raw is NONE:
+        return 0
     view = memoryview(raw)
     return view[0] if len(view) else 0
 

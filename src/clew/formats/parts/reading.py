@@ -14,7 +14,7 @@ import msgspec
 from clew.conversation.model import Call, Image, Kind, Message, Origin, Reasoning, Text
 from clew.conversation.model import Part as Said
 from clew.conversation.text import JsonString, JsonValue, Lazy, is_empty, size_hint, text_of
-from clew.formats.marks import INVENTED, Mark, is_invented, is_standin, unguard_text, unwrap_arguments
+from clew.formats.marks import INVENTED, is_invented, is_standin, unguard_text, unwrap_arguments
 from clew.formats.parts.values import (
     NONE,
     FunctionResponse,
@@ -117,10 +117,10 @@ class Speech:
 
     def _result(self, response: FunctionResponse, mark: RecordMark | None, only: str | None) -> Result:
         written = as_text(response.id) or only or ""
-        own = (mark.calls.get(written) if mark is not None else None) or Mark()
+        own = (mark.calls.get(written) if mark is not None else None) or NO_MARK
         text, failed = read_output(response.response)
         nested = read_parts(response.parts)
-        pictures = [image for part in nested if (image := read_image(part)) is not None]
+        pictures = [image for part in nested if (image := read_image(part)) is not None] if nested else []
         for part in nested:
             said = _unmarked(JsonString(part.text), mark) if is_text(part.text) else None
             if isinstance(said, Image):

@@ -85,17 +85,23 @@ def first_byte(raw: msgspec.Raw) -> int:
 
 def is_text(raw: msgspec.Raw) -> bool:
     """Tells whether a value is a JSON string."""
-    return raw is not NONE and first_byte(raw) == 0x22
+    if raw is NONE:
+        return False
+    view = memoryview(raw)
+    return len(view) > 0 and view[0] == 0x22
 
 
 def is_object(raw: msgspec.Raw) -> bool:
     """Tells whether a value is a JSON object."""
-    return raw is not NONE and first_byte(raw) == 0x7B
+    if raw is NONE:
+        return False
+    view = memoryview(raw)
+    return len(view) > 0 and view[0] == 0x7B
 
 
 def read_items(raw: msgspec.Raw) -> list[msgspec.Raw]:
     """Returns the items of a list; nothing where the value is none."""
-    if first_byte(raw) != 0x5B:
+    if raw is NONE or first_byte(raw) != 0x5B:
         return []
     try:
         return _RAWS(raw)
@@ -170,7 +176,7 @@ def read_output(raw: msgspec.Raw) -> tuple[Lazy, bool]:
 def read_image(part: Part) -> Image | None:
     """Returns the picture that a part holds, or None; any bytes in place count as one."""
     raw = part.inline_data if is_object(part.inline_data) else part.file_data
-    if not is_object(raw):
+    if raw is NONE or not is_object(raw):
         return None
     try:
         found = _DATA(raw)
@@ -203,7 +209,7 @@ def read_text(raw: msgspec.Raw) -> str:
 
 def read_texts(raw: msgspec.Raw) -> list[str]:
     """Returns a list of short texts; nothing where the value is none."""
-    if first_byte(raw) != 0x5B:
+    if raw is NONE or first_byte(raw) != 0x5B:
         return []
     try:
         return _TEXTS(raw)
