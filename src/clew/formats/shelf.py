@@ -12,10 +12,9 @@ from pathlib import Path
 
 from clew.conversation.source import SideFile, Source, Stream
 from clew.errors import UnsupportedVersion
+from clew.formats.folders import LINK
 from clew.formats.protocol import Found, Home, Owner, Settings
 from clew.platform.mapped import open_source
-
-LINK = "a symbolic link; clew follows none"
 
 
 def look_at(agent: str, path: Path, session_id: str, cwd: str = "", problem: str = "") -> Found:

@@ -19,12 +19,12 @@ import msgspec
 
 from clew.conversation.source import Buffer, SideFile, Source, Stream
 from clew.formats.claude.folder import HELPERS, HISTORY, PROJECTS, is_helper_path
+from clew.formats.folders import LINK, is_folder, name_below
 from clew.formats.protocol import Found, Home, Settings
 from clew.platform.mapped import open_source
 
 AGENT = "claude"
 _ENDING = ".jsonl"
-_LINK = "a symbolic link; clew follows none"
 
 
 class Index(msgspec.Struct):
@@ -49,10 +49,10 @@ class ClaudeLocate:
         """Yields every session, helpers' transcripts included, by the places of the files alone."""
         projects = self.base(home) / PROJECTS
         for folder in _entries(projects):
-            if _is_folder(folder):
+            if is_folder(folder):
                 yield from self._in_folder(Path(folder.path), "")
             elif folder.is_symlink() and folder.is_dir():
-                yield from self._in_folder(Path(folder.path), f"it lies behind {folder.name}, {_LINK}")
+                yield from self._in_folder(Path(folder.path), f"it lies behind {folder.name}, {LINK}")
 
     def _in_folder(self, folder: Path, problem: str) -> Iterator[Found]:
         try:
@@ -63,7 +63,7 @@ class ClaudeLocate:
         for entry in entries:
             if entry.name.endswith(_ENDING):
                 yield _found(entry, problem, is_helper=entry.name.startswith("agent-"))
-            elif not problem and _is_folder(entry):
+            elif not problem and is_folder(entry):
                 for helper in _entries(folder / entry.name / HELPERS):
                     if helper.name.endswith(_ENDING):
                         yield _found(helper, "", is_helper=True)
@@ -73,7 +73,7 @@ class ClaudeLocate:
         for folder in _entries(self.base(home) / PROJECTS):
             index = Path(folder.path) / "sessions-index.json"
             try:
-                entries = msgspec.json.decode(index.read_bytes(), type=Index).entries if _is_folder(folder) else []
+                entries = msgspec.json.decode(index.read_bytes(), type=Index).entries if is_folder(folder) else []
             except (OSError, msgspec.DecodeError, RecursionError):
                 continue
             for entry in entries:
@@ -89,7 +89,7 @@ class ClaudeLocate:
         base = self.base(home)
         inside = found.path.is_relative_to(base)
         mapped = open_source(found.path, root=base if inside else None)
-        stream = Stream(_relative(found.path, base), memoryview(mapped.data), mapped.mode, mapped.release)
+        stream = Stream(name_below(found.path, base), memoryview(mapped.data), mapped.mode, mapped.release)
         side = tuple(_side_files(found.path, base)) if inside else ()
         return Source((stream,), side, hint_id=found.path.name.removesuffix(_ENDING))
 
@@ -172,13 +172,6 @@ def _order(entry: os.DirEntry[str]) -> tuple[str, bool]:
     return name, name == entry.name
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir(follow_symlinks=False)
-    except OSError:
-        return False
-
-
 def _found(entry: os.DirEntry[str], problem: str, *, is_helper: bool) -> Found:
     path = Path(entry.path)
     stamp = (0, 0)
@@ -186,17 +179,13 @@ def _found(entry: os.DirEntry[str], problem: str, *, is_helper: bool) -> Found:
         facts = entry.stat(follow_symlinks=False)
         stamp = (facts.st_mtime_ns, facts.st_size)
         if stat.S_ISLNK(facts.st_mode):
-            problem = problem or _LINK
+            problem = problem or LINK
         elif not stat.S_ISREG(facts.st_mode):
             problem = problem or "not a regular file"
     except OSError as error:
         problem = problem or f"cannot be looked at: {error.strerror}"
     name = entry.name.removesuffix(_ENDING)
     return Found(AGENT, name, path, (path,), stamp, "helper" if is_helper else "session", "", problem)
-
-
-def _relative(path: Path, base: Path) -> str:
-    return path.relative_to(base).as_posix() if path.is_relative_to(base) else path.as_posix()
 
 
 def _side_files(path: Path, base: Path) -> Iterator[SideFile]:
@@ -213,7 +202,7 @@ def _below(folder: Path, base: Path, depth: int = 0) -> Iterator[SideFile]:
     if depth > 8 or folder.is_symlink():
         return
     for entry in _entries(folder):
-        if _is_folder(entry):
+        if is_folder(entry):
             yield from _below(Path(entry.path), base, depth + 1)
         else:
             yield from _one(Path(entry.path), base)
@@ -225,7 +214,7 @@ def _one(path: Path, base: Path) -> Iterator[SideFile]:
     except OSError:
         return
     if stat.S_ISREG(facts.st_mode):
-        yield SideFile(_relative(path, base), stat.S_IMODE(facts.st_mode), facts.st_size, _loader(path, base))
+        yield SideFile(name_below(path, base), stat.S_IMODE(facts.st_mode), facts.st_size, _loader(path, base))
 
 
 class _loader:  # noqa: N801 - it stands for a function

@@ -8,11 +8,9 @@ Everything odd is reported with record and offset; nothing here raises on any by
 
 from __future__ import annotations
 
-import gc
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import cast
 
 import msgspec
@@ -28,28 +26,16 @@ from clew.formats.claude.ending import State, make_ending, read_state
 from clew.formats.claude.folder import HELPERS, folder_name, folder_of, is_helper_path
 from clew.formats.claude.scan import Scan, scan_stream
 from clew.formats.claude.tree import ASSISTANT, Tree, Twig, grow_tree, link_nodes
+from clew.formats.uncollected import uncollected
 
 AGENT = "claude"
 
 
 def read(source: Source, since: Ending | None = None) -> Session:
     """Reads a session whole, or from `since` on where the file has only grown by a plain continuation."""
-    with _uncollected():
+    with uncollected():
         continued = _read_on(source, since) if since is not None else None
         return continued if continued is not None else _read_whole(source)
-
-
-@contextmanager
-def _uncollected() -> Generator[None]:
-    """Keeps the cycle collector from running: a reading makes many small values and no cycles, and would cost a
-    quarter more with it."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 class _Reading:

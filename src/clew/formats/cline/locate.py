@@ -20,6 +20,7 @@ from clew.conversation.source import SideFile, Source
 from clew.errors import ClewError
 from clew.formats.cline.folder import DATA, EDITORS, HISTORY, MANIFEST, MESSAGES, SESSIONS, TASK, TASKS
 from clew.formats.cline.reader import AGENT
+from clew.formats.folders import Later, entries_of, is_folder
 from clew.formats.loose import NONE, Members, items_of, members_of, raw_of, word_in
 from clew.formats.protocol import Found, Home, Settings
 from clew.formats.shelf import LINK, look_at, open_stream
@@ -52,15 +53,15 @@ class ClineLocate:
     def find(self, home: Home) -> Iterator[Found]:
         """Yields every session and every helper of one, then every task, by the places of the files alone."""
         data = self.data(home)
-        for entry in _entries(data / SESSIONS):
+        for entry in entries_of(data / SESSIONS):
             yield from _in_session(entry)
         for place in (data, *(home.root / folder for folder in EDITORS)):
             folders = _folders(place)
-            for entry in _entries(place / TASKS):
+            for entry in entries_of(place / TASKS):
                 path = Path(entry.path) / TASK
                 if entry.is_symlink() and path.exists():
                     yield Found(AGENT, entry.name, path, (path,), problem=f"it lies behind {LINK}")
-                elif _is_folder(entry) and os.path.lexists(path):
+                elif is_folder(entry) and os.path.lexists(path):
                     yield _found(path, entry.name, "session", folders.get(entry.name, ""))
 
     def load(self, found: Found, home: Home) -> Source:
@@ -104,7 +105,7 @@ def _in_session(entry: os.DirEntry[str]) -> Iterator[Found]:
         if (folder / own).exists():
             yield Found(AGENT, entry.name, folder / own, (folder / own,), problem=f"it lies behind {LINK}")
         return
-    for file in _entries(folder) if _is_folder(entry) else ():
+    for file in entries_of(folder) if is_folder(entry) else ():
         path = Path(file.path)
         if file.name == own:
             yield _found(path, entry.name, "session", _cwd_in(path))
@@ -146,7 +147,7 @@ def _beside(found: Found, root: Path) -> Iterator[SideFile]:
     """Yields what lies in a session's folder besides its messages; a helper has only the messages."""
     if found.kind == "helper":
         return
-    for entry in _entries(found.path.parent):
+    for entry in entries_of(found.path.parent):
         if entry.name != found.path.name and not entry.name.endswith(_LEFT_OUT):
             path = Path(entry.path)
             try:
@@ -157,31 +158,4 @@ def _beside(found: Found, root: Path) -> Iterator[SideFile]:
                 inside = path.is_relative_to(root)
                 name = path.relative_to(root).as_posix() if inside else path.as_posix()
                 mode = stat.S_IMODE(facts.st_mode)
-                yield SideFile(name, mode, facts.st_size, _Loader(path, root if inside else None))
-
-
-class _Loader:
-    """Opens a side file when it is asked for."""
-
-    __slots__ = ("path", "root")
-
-    def __init__(self, path: Path, root: Path | None) -> None:
-        self.path, self.root = path, root
-
-    def __call__(self) -> memoryview:
-        return memoryview(open_source(self.path, root=self.root).data)
-
-
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except OSError:
-        return []
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir(follow_symlinks=False)
-    except OSError:
-        return False
+                yield SideFile(name, mode, facts.st_size, Later(path, root if inside else None))

@@ -8,7 +8,6 @@ nothing is written here, and no id from inside a record builds a path.
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,15 +15,16 @@ from typing import Any
 
 import msgspec
 
-from clew.conversation.source import Buffer, SideFile, Source, Stream
+from clew.conversation.source import SideFile, Source, Stream
 from clew.formats import raws
 from clew.formats.droid import records as rec
 from clew.formats.droid.folder import ENDING, SESSIONS, SIDE_ENDINGS
+from clew.formats.folders import LINK, Later, entries_of, is_folder, name_below
 from clew.formats.protocol import Found, Home, Settings
+from clew.formats.shelf import look_at
 from clew.platform.mapped import open_source
 
 AGENT = "droid"
-_LINK = "a symbolic link; clew follows none"
 
 
 class _SettingsFile(msgspec.Struct, rename="camel"):
@@ -46,12 +46,12 @@ class DroidLocate:
 
     def find(self, home: Home) -> Iterator[Found]:
         """Yields every session, by the places of the files alone."""
-        for entry in _entries(self.base(home) / SESSIONS):
+        for entry in entries_of(self.base(home) / SESSIONS):
             path = Path(entry.path)
-            if _is_folder(entry):
+            if is_folder(entry):
                 yield from _in_folder(path, "")
             elif entry.is_symlink() and path.is_dir():
-                yield from _in_folder(path, f"it lies behind {entry.name}, {_LINK}")
+                yield from _in_folder(path, f"it lies behind {entry.name}, {LINK}")
             elif entry.name.endswith(ENDING):
                 yield _found(path, "")
 
@@ -60,7 +60,7 @@ class DroidLocate:
         base = self.base(home)
         inside = found.path.is_relative_to(base)
         mapped = open_source(found.path, root=base if inside else None)
-        stream = Stream(_relative(found.path, base), memoryview(mapped.data), mapped.mode, mapped.release)
+        stream = Stream(name_below(found.path, base), memoryview(mapped.data), mapped.mode, mapped.release)
         side = tuple(_side_files(found.path, base)) if inside else ()
         return Source((stream,), side, hint_id=found.path.name.removesuffix(ENDING))
 
@@ -86,7 +86,7 @@ class DroidLocate:
 
 def _in_folder(folder: Path, problem: str) -> Iterator[Found]:
     try:
-        entries = _entries(folder, strict=True)
+        entries = entries_of(folder, strict=True)
     except OSError as error:
         yield Found(AGENT, folder.name, folder, problem=f"the folder may not be read: {error.strerror}")
         return
@@ -96,17 +96,7 @@ def _in_folder(folder: Path, problem: str) -> Iterator[Found]:
 
 
 def _found(path: Path, problem: str) -> Found:
-    stamp = (0, 0)
-    try:
-        facts = path.lstat()
-        stamp = (facts.st_mtime_ns, facts.st_size)
-        if stat.S_ISLNK(facts.st_mode):
-            problem = problem or _LINK
-        elif not stat.S_ISREG(facts.st_mode):
-            problem = problem or "not a regular file"
-    except OSError as error:
-        problem = problem or f"cannot be looked at: {error.strerror}"
-    return Found(AGENT, path.name.removesuffix(ENDING), path, (path,), stamp, problem=problem)
+    return look_at(AGENT, path, path.name.removesuffix(ENDING), problem=problem)
 
 
 def _side_files(path: Path, base: Path) -> Iterator[SideFile]:
@@ -120,38 +110,4 @@ def _side_files(path: Path, base: Path) -> Iterator[SideFile]:
             continue
         if stat.S_ISREG(facts.st_mode):
             mode = stat.S_IMODE(facts.st_mode)
-            yield SideFile(_relative(beside, base), mode, facts.st_size, _Loader(beside, base))
-
-
-class _Loader:
-    """Opens a side file when it is asked for."""
-
-    __slots__ = ("base", "path")
-
-    def __init__(self, path: Path, base: Path) -> None:
-        self.path, self.base = path, base
-
-    def __call__(self) -> Buffer:
-        return memoryview(open_source(self.path, root=self.base).data)
-
-
-def _relative(path: Path, base: Path) -> str:
-    return path.relative_to(base).as_posix() if path.is_relative_to(base) else path.as_posix()
-
-
-def _entries(folder: Path, *, strict: bool = False) -> list[os.DirEntry[str]]:
-    """Returns a folder's entries by name; nothing for one that cannot be read, unless `strict`."""
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except OSError:
-        if strict:
-            raise
-        return []
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir(follow_symlinks=False)
-    except OSError:
-        return False
+            yield SideFile(name_below(beside, base), mode, facts.st_size, Later(beside, base))

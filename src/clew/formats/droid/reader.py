@@ -6,9 +6,7 @@ it names. Everything odd is reported with record and offset; nothing here raises
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Iterable
 
 import msgspec
 
@@ -21,6 +19,7 @@ from clew.formats.droid import records as rec
 from clew.formats.droid.content import Content, answered_ids
 from clew.formats.jsonl import JsonLines
 from clew.formats.settled import find_ending
+from clew.formats.uncollected import uncollected
 
 AGENT = "droid"
 _RELEASE_EVERY = 16 << 20
@@ -44,21 +43,9 @@ _STATE = msgspec.json.Decoder(State).decode
 
 def read(source: Source, since: Ending | None = None) -> Session:
     """Reads a session whole, or from `since` on where the file has only grown by a plain continuation."""
-    with _uncollected():
+    with uncollected():
         continued = _read_on(source, since) if since is not None else None
         return continued if continued is not None else _read_whole(source)
-
-
-@contextmanager
-def _uncollected() -> Generator[None]:
-    """Keeps the cycle collector from running: a reading makes many small values and no cycles."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 class _Reading:

@@ -19,6 +19,7 @@ import msgspec
 
 from clew.conversation.source import SideFile, Source, Stream
 from clew.errors import ClewError
+from clew.formats.folders import LINK, entries_of, is_folder
 from clew.formats.gemini.reader import AGENT, PROVIDER, read
 from clew.formats.gemini.records import project_hash
 from clew.formats.gemini.writer import CHATS, OWNER_FILE, PLACES, make_slug
@@ -32,7 +33,6 @@ ENDINGS = (".jsonl", ".json")
 REGISTRY = "projects.json"
 HISTORY = "history"
 OUTPUTS = "tool-outputs"
-_LINK = "a symbolic link; clew follows none"
 _HEAD = 4096
 _STUB = 1 << 18
 _ID = re.compile(rb'"sessionId"\s*:\s*("(?:[^"\\]|\\.){0,400}")')
@@ -60,7 +60,7 @@ class _File:
             return
         self.stamp = (facts.st_mtime_ns, facts.st_size)
         if stat.S_ISLNK(facts.st_mode):
-            self.problem = _LINK
+            self.problem = LINK
         elif not stat.S_ISREG(facts.st_mode):
             self.problem = "not a regular file"
         else:
@@ -111,25 +111,25 @@ class GeminiLocate:
         """Yields every session, helpers' included; one bad entry hides none of the others."""
         base = self.base(home)
         folders = read_registry(base)
-        for entry in _entries(base / PLACES):
+        for entry in entries_of(base / PLACES):
             place = Path(entry.path)
             cwd = folder_of(place, folders)
             if entry.is_symlink() and (place / CHATS).is_dir():
-                yield Found(AGENT, entry.name, place, cwd_hint=cwd, problem=f"it lies behind {entry.name}, {_LINK}")
-            elif _is_folder(entry):
+                yield Found(AGENT, entry.name, place, cwd_hint=cwd, problem=f"it lies behind {entry.name}, {LINK}")
+            elif is_folder(entry):
                 yield from self._in_place(place / CHATS, cwd)
 
     def _in_place(self, chats: Path, cwd: str) -> Iterator[Found]:
         if chats.is_symlink():
-            yield Found(AGENT, chats.parent.name, chats, cwd_hint=cwd, problem=_LINK)
+            yield Found(AGENT, chats.parent.name, chats, cwd_hint=cwd, problem=LINK)
             return
         groups: dict[str, list[_File]] = {}
-        for entry in _entries(chats):
+        for entry in entries_of(chats):
             if entry.name.startswith(PREFIX) and entry.name.endswith(ENDINGS):
                 file = _File(entry)
                 groups.setdefault(file.id, []).append(file)
-            elif _is_folder(entry):
-                for helper in _entries(Path(entry.path)):
+            elif is_folder(entry):
+                for helper in entries_of(Path(entry.path)):
                     if helper.name.endswith(ENDINGS):
                         yield _found(_File(helper), cwd, "helper")
         for files in groups.values():
@@ -182,7 +182,7 @@ def surroundings(home: Home, cwd: str) -> Mapping[str, str]:
         if folder == cwd and folder_of(base / PLACES / slug, {}) in ("", cwd):
             return {"slug": slug}
     for place in (PLACES, HISTORY):
-        for entry in _entries(base / place):
+        for entry in entries_of(base / place):
             if _SLUG.fullmatch(entry.name) and folder_of(Path(entry.path), {}) == cwd:
                 return {"slug": entry.name} if place == PLACES else {"claim": entry.name}
     slug, number = make_slug(cwd), 0
@@ -249,21 +249,6 @@ def _found(file: _File, cwd: str, kind: Literal["session", "helper", "archived"]
     return Found(AGENT, file.id, file.path, (file.path,), file.stamp, kind, cwd, file.problem)
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except (OSError, ValueError):
-        return []
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir(follow_symlinks=False)
-    except OSError:
-        return False
-
-
 def _side_files(found: Found, base: Path) -> Iterator[SideFile]:
     """Yields what belongs to a session: its helpers' transcripts, and outputs that were too long for it."""
     if not is_safe_name(found.id):
@@ -276,7 +261,7 @@ def _side_files(found: Found, base: Path) -> Iterator[SideFile]:
 def _files_in(folder: Path, base: Path) -> Iterable[SideFile]:
     if folder.is_symlink() or folder.parent.is_symlink():
         return
-    for entry in _entries(folder):
+    for entry in entries_of(folder):
         try:
             facts = entry.stat(follow_symlinks=False)
         except OSError:

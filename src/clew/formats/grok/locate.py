@@ -16,14 +16,14 @@ from typing import cast
 
 import msgspec
 
-from clew.conversation.source import Buffer, SideFile, Source, Stream
+from clew.conversation.source import SideFile, Source, Stream
+from clew.formats.folders import LINK, Later, entries_of, is_folder, name_below
 from clew.formats.grok import records as rec
 from clew.formats.grok.folder import CWD, SESSIONS, cwd_of
 from clew.formats.grok.reader import AGENT, DISPLAY, HISTORY, SUMMARY
 from clew.formats.protocol import Found, Home, Settings
 from clew.platform.mapped import open_source
 
-_LINK = "a symbolic link; clew follows none"
 _DEPTH = 8
 _TYPES = ("system", "user", "assistant", "tool_result", "reasoning", "backend_tool_call")
 
@@ -42,16 +42,16 @@ class GrokLocate:
 
     def find(self, home: Home) -> Iterator[Found]:
         """Yields every session, by the places of the files alone."""
-        for group in _entries(self.base(home) / SESSIONS):
-            if not (_is_folder(group) or group.is_symlink()):
+        for group in entries_of(self.base(home) / SESSIONS):
+            if not (is_folder(group) or group.is_symlink()):
                 continue
             cwd = cwd_of(group.name) or _read_cwd(Path(group.path))
-            for folder in _entries(Path(group.path)):
+            for folder in entries_of(Path(group.path)):
                 path = Path(folder.path)
                 if folder.is_symlink() or group.is_symlink():
                     if folder.is_dir():
-                        yield Found(AGENT, folder.name, path / HISTORY, problem=f"it lies behind {_LINK}")
-                elif _is_folder(folder):
+                        yield Found(AGENT, folder.name, path / HISTORY, problem=f"it lies behind {LINK}")
+                elif is_folder(folder):
                     found = _found(path, cwd)
                     if found is not None:
                         yield found
@@ -61,7 +61,7 @@ class GrokLocate:
         base = self.base(home)
         inside = found.path.is_relative_to(base)
         mapped = open_source(found.path, root=base if inside else None)
-        stream = Stream(_relative(found.path, base), memoryview(mapped.data), mapped.mode, mapped.release)
+        stream = Stream(name_below(found.path, base), memoryview(mapped.data), mapped.mode, mapped.release)
         side = tuple(_below(found.path.parent, base, found.path)) if inside else ()
         return Source((stream,), side, hint_id=found.id, hint_cwd=found.cwd_hint)
 
@@ -89,21 +89,6 @@ class GrokLocate:
         return Settings("", model if isinstance(model, str) else "")
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except OSError:
-        return []
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir(follow_symlinks=False)
-    except OSError:
-        return False
-
-
 def _read_cwd(group: Path) -> str:
     """Returns the path that a place with a hashed name keeps in a file."""
     path = group / CWD
@@ -124,7 +109,7 @@ def _found(folder: Path, cwd: str) -> Found | None:
     if main is None:
         problem = "its history is missing"
     elif stat.S_ISLNK(main.st_mode):
-        problem = _LINK
+        problem = LINK
     elif not stat.S_ISREG(main.st_mode):
         problem = "not a regular file"
     there = [one for one in (main, facts[SUMMARY]) if one is not None]
@@ -139,30 +124,14 @@ def _facts(path: Path) -> os.stat_result | None:
         return None
 
 
-def _relative(path: Path, base: Path) -> str:
-    return path.relative_to(base).as_posix() if path.is_relative_to(base) else path.as_posix()
-
-
 def _below(folder: Path, base: Path, stream: Path, depth: int = 0) -> Iterator[SideFile]:
     if depth > _DEPTH:
         return
-    for entry in _entries(folder):
+    for entry in entries_of(folder):
         path = Path(entry.path)
-        if _is_folder(entry):
+        if is_folder(entry):
             yield from _below(path, base, stream, depth + 1)
         elif path != stream and not entry.name.endswith(".lock"):
             facts = _facts(path)
             if facts is not None and stat.S_ISREG(facts.st_mode):
-                yield SideFile(_relative(path, base), stat.S_IMODE(facts.st_mode), facts.st_size, _Loader(path, base))
-
-
-class _Loader:
-    """Opens a side file when it is asked for."""
-
-    __slots__ = ("base", "path")
-
-    def __init__(self, path: Path, base: Path) -> None:
-        self.path, self.base = path, base
-
-    def __call__(self) -> Buffer:
-        return memoryview(open_source(self.path, root=self.base).data)
+                yield SideFile(name_below(path, base), stat.S_IMODE(facts.st_mode), facts.st_size, Later(path, base))

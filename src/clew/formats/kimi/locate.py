@@ -14,15 +14,15 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from clew.conversation.source import Buffer, SideFile, Source, Stream
+from clew.conversation.source import SideFile, Source, Stream
 from clew.errors import UnsupportedVersion
+from clew.formats.folders import LINK, Later, entries_of, is_folder, name_below
 from clew.formats.kimi import records as rec
 from clew.formats.kimi.folder import SESSIONS
 from clew.formats.kimi.reader import AGENT, MAIN, STATE
 from clew.formats.protocol import Found, Home, Settings
 from clew.platform.mapped import open_source
 
-_LINK = "a symbolic link; clew follows none"
 _WIRE = "wire.jsonl"
 _KNOWN_STATE = 2
 _LEFT_OUT = (".lock", ".tmp")
@@ -43,18 +43,18 @@ class KimiLocate:
 
     def find(self, home: Home) -> Iterator[Found]:
         """Yields every session and every helper of one, by the places of the files alone."""
-        for place in _entries(self.base(home) / SESSIONS):
-            if place.name.startswith(".") or not (_is_folder(place) or place.is_symlink()):
+        for place in entries_of(self.base(home) / SESSIONS):
+            if place.name.startswith(".") or not (is_folder(place) or place.is_symlink()):
                 continue
-            for folder in _entries(Path(place.path)):
+            for folder in entries_of(Path(place.path)):
                 if folder.is_symlink() or place.is_symlink():
                     path = Path(folder.path) / MAIN
-                    yield Found(AGENT, folder.name, path, (path,), problem=f"it lies behind {_LINK}")
-                elif _is_folder(folder):
+                    yield Found(AGENT, folder.name, path, (path,), problem=f"it lies behind {LINK}")
+                elif is_folder(folder):
                     yield from self._in_session(Path(folder.path))
 
     def _in_session(self, folder: Path) -> Iterator[Found]:
-        agents = [entry for entry in _entries(folder / "agents") if _is_folder(entry)]
+        agents = [entry for entry in entries_of(folder / "agents") if is_folder(entry)]
         if "main" not in [entry.name for entry in agents] and not os.path.lexists(folder / STATE):
             return
         yield _found(folder / MAIN, folder.name, "session")
@@ -67,7 +67,7 @@ class KimiLocate:
         base = self.base(home)
         inside = found.path.is_relative_to(base)
         mapped = open_source(found.path, root=base if inside else None)
-        stream = Stream(_relative(found.path, base), memoryview(mapped.data), mapped.mode, mapped.release)
+        stream = Stream(name_below(found.path, base), memoryview(mapped.data), mapped.mode, mapped.release)
         if not inside:
             return Source((stream,), hint_id=found.id)
         folder = found.path.parent.parent.parent
@@ -76,7 +76,7 @@ class KimiLocate:
         if helper:
             side = (*side, *_one(folder / STATE, base))
         for file in side:
-            if file.path == _relative(folder / STATE, base):
+            if file.path == name_below(folder / STATE, base):
                 _refuse_newer(rec.decode(bytes(file.load()), rec.State), found)
         return Source((stream,), side, hint_id=found.id)
 
@@ -111,28 +111,13 @@ def _refuse_newer(state: rec.State, found: Found) -> None:
         )
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except OSError:
-        return []
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir(follow_symlinks=False)
-    except OSError:
-        return False
-
-
 def _found(path: Path, session_id: str, kind: str) -> Found:
     stamp, problem = (0, 0), ""
     try:
         facts = path.lstat()
         stamp = (facts.st_mtime_ns, facts.st_size)
         if stat.S_ISLNK(facts.st_mode):
-            problem = _LINK
+            problem = LINK
         elif not stat.S_ISREG(facts.st_mode):
             problem = "not a regular file"
     except FileNotFoundError:
@@ -148,16 +133,12 @@ def _found(path: Path, session_id: str, kind: str) -> Found:
     return Found(AGENT, session_id, path, (path,), stamp, "helper" if kind == "helper" else "session", "", problem)
 
 
-def _relative(path: Path, base: Path) -> str:
-    return path.relative_to(base).as_posix() if path.is_relative_to(base) else path.as_posix()
-
-
 def _below(folder: Path, base: Path, stream: Path, depth: int = 0) -> Iterator[SideFile]:
     if depth > _DEPTH:
         return
-    for entry in _entries(folder):
+    for entry in entries_of(folder):
         path = Path(entry.path)
-        if _is_folder(entry):
+        if is_folder(entry):
             yield from _below(path, base, stream, depth + 1)
         elif path != stream and not entry.name.endswith(_LEFT_OUT):
             yield from _one(path, base)
@@ -169,16 +150,4 @@ def _one(path: Path, base: Path) -> Iterator[SideFile]:
     except OSError:
         return
     if stat.S_ISREG(facts.st_mode):
-        yield SideFile(_relative(path, base), stat.S_IMODE(facts.st_mode), facts.st_size, _Loader(path, base))
-
-
-class _Loader:
-    """Opens a side file when it is asked for."""
-
-    __slots__ = ("base", "path")
-
-    def __init__(self, path: Path, base: Path) -> None:
-        self.path, self.base = path, base
-
-    def __call__(self) -> Buffer:
-        return memoryview(open_source(self.path, root=self.base).data)
+        yield SideFile(name_below(path, base), stat.S_IMODE(facts.st_mode), facts.st_size, Later(path, base))

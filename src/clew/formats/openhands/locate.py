@@ -15,16 +15,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from clew.conversation.source import Buffer, SideFile, Source, Stream
+from clew.conversation.source import SideFile, Source, Stream
 from clew.errors import NotFoundError
 from clew.formats import raws
+from clew.formats.folders import LINK, Later, entries_of, is_folder, name_below
 from clew.formats.openhands import records as rec
 from clew.formats.openhands.folder import EVENTS, STATE, id_in_name, number_of
 from clew.formats.openhands.reader import AGENT, read_state
 from clew.formats.protocol import Found, Home, Settings
 from clew.platform.mapped import open_source
 
-_LINK = "a symbolic link; clew follows none"
 _SETTINGS = "agent_settings.json"
 _DEPTH = 6
 _NEWEST = 20
@@ -45,9 +45,9 @@ class OpenHandsLocate:
 
     def find(self, home: Home) -> Iterator[Found]:
         """Yields every conversation, by the names of the folders alone."""
-        for entry in _entries(self.base(home)):
+        for entry in entries_of(self.base(home)):
             session_id = id_in_name(entry.name)
-            if session_id and (entry.is_symlink() or _is_folder(entry)):
+            if session_id and (entry.is_symlink() or is_folder(entry)):
                 found = _found(Path(entry.path), session_id, is_link=entry.is_symlink())
                 if found is not None:
                     yield found
@@ -60,7 +60,7 @@ class OpenHandsLocate:
             folder = folder.parent
         inside = folder.is_relative_to(base)
         root = base if inside else folder
-        names = [entry.name for entry in _entries(folder / EVENTS)]
+        names = [entry.name for entry in entries_of(folder / EVENTS)]
         numbered = sorted((number, name) for name in names if (number := number_of(name)) is not None)
         if not numbered and not os.path.lexists(folder / STATE):
             raise NotFoundError(f"{folder} holds no conversation", path=str(folder), session=found.id)
@@ -68,7 +68,7 @@ class OpenHandsLocate:
         for _, name in numbered:
             path = folder / EVENTS / name
             mapped = open_source(path, root=root)
-            streams.append(Stream(_relative(path, base), memoryview(mapped.data), mapped.mode, mapped.release))
+            streams.append(Stream(name_below(path, base), memoryview(mapped.data), mapped.mode, mapped.release))
         side = tuple(_side_files(folder, base, root))
         named = id_in_name(folder.name) or raws.as_word(read_state(side).id) or found.id
         return Source(tuple(streams), side, hint_id=named)
@@ -101,7 +101,7 @@ def surroundings(home: Home, cwd: str) -> Mapping[str, str]:
 
 def _prompt_in(folder: Path) -> str:
     """Returns the system prompt that a conversation of the agent's own begins with, or nothing."""
-    for entry in _entries(folder / EVENTS):
+    for entry in entries_of(folder / EVENTS):
         if number_of(entry.name) == 0 and not entry.is_symlink():
             event = _read_json(Path(entry.path))
             prompt: Any = event.get("system_prompt")
@@ -129,7 +129,7 @@ def _own_folder(home: Home) -> Path:
 def _found(folder: Path, session_id: str, *, is_link: bool) -> Found | None:
     path = folder / STATE
     if is_link:
-        return Found(AGENT, session_id, path, (path,), problem=f"it lies behind {folder.name}, {_LINK}")
+        return Found(AGENT, session_id, path, (path,), problem=f"it lies behind {folder.name}, {LINK}")
     if not os.path.lexists(path) and not _has_event(folder / EVENTS):
         return None
     stamp, problem = (0, 0), ""
@@ -143,7 +143,7 @@ def _found(folder: Path, session_id: str, *, is_link: bool) -> Found | None:
             continue
         stamp = (max(stamp[0], facts.st_mtime_ns), stamp[1] + (facts.st_size if one is path else 0))
         if not wanted(facts.st_mode):
-            problem = f"{one.name} is {_LINK}" if stat.S_ISLNK(facts.st_mode) else f"{one.name} is of another kind"
+            problem = f"{one.name} is {LINK}" if stat.S_ISLNK(facts.st_mode) else f"{one.name} is of another kind"
     return Found(AGENT, session_id, path, (path,), stamp, problem=problem)
 
 
@@ -158,9 +158,9 @@ def _has_event(folder: Path) -> bool:
 def _side_files(folder: Path, base: Path, root: Path, depth: int = 0) -> Iterator[SideFile]:
     if depth > _DEPTH:
         return
-    for entry in _entries(folder):
+    for entry in entries_of(folder):
         path = Path(entry.path)
-        if _is_folder(entry):
+        if is_folder(entry):
             yield from _side_files(path, base, root, depth + 1)
             continue
         is_event = folder.name == EVENTS and number_of(entry.name) is not None
@@ -171,36 +171,4 @@ def _side_files(folder: Path, base: Path, root: Path, depth: int = 0) -> Iterato
         except OSError:
             continue
         if stat.S_ISREG(facts.st_mode):
-            yield SideFile(_relative(path, base), stat.S_IMODE(facts.st_mode), facts.st_size, _Loader(path, root))
-
-
-class _Loader:
-    """Opens a side file when it is asked for."""
-
-    __slots__ = ("path", "root")
-
-    def __init__(self, path: Path, root: Path) -> None:
-        self.path, self.root = path, root
-
-    def __call__(self) -> Buffer:
-        return memoryview(open_source(self.path, root=self.root).data)
-
-
-def _relative(path: Path, base: Path) -> str:
-    return path.relative_to(base).as_posix() if path.is_relative_to(base) else path.as_posix()
-
-
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """Returns a folder's entries by name; nothing for one that cannot be read."""
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except OSError:
-        return []
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir(follow_symlinks=False)
-    except OSError:
-        return False
+            yield SideFile(name_below(path, base), stat.S_IMODE(facts.st_mode), facts.st_size, Later(path, root))

@@ -8,8 +8,6 @@ followed; nothing is written here, and no id from inside a record builds a path.
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,13 +16,14 @@ import msgspec
 
 from clew.conversation.source import Source, Stream
 from clew.formats import raws
+from clew.formats.folders import LINK, entries_of, is_folder
 from clew.formats.pi import records as rec
 from clew.formats.pi.folder import ENDING, SESSIONS, has_id, id_in_name
 from clew.formats.protocol import Found, Home, Settings
+from clew.formats.shelf import look_at
 from clew.platform.mapped import open_source
 
 AGENT = "pi"
-_LINK = "a symbolic link; clew follows none"
 _HEAD_BYTES = 1 << 16
 
 
@@ -55,12 +54,12 @@ class PiLocate:
 
     def find(self, home: Home) -> Iterator[Found]:
         """Yields every session; the id stands in the file's name, or, in a name that pi did not give, in its head."""
-        for folder in _entries(self.base(home) / SESSIONS):
+        for folder in entries_of(self.base(home) / SESSIONS):
             path = Path(folder.path)
-            if _is_folder(folder):
+            if is_folder(folder):
                 yield from _in_folder(path, "")
             elif folder.is_symlink() and path.is_dir():
-                yield from _in_folder(path, f"it lies behind {folder.name}, {_LINK}")
+                yield from _in_folder(path, f"it lies behind {folder.name}, {LINK}")
             elif folder.name.endswith(ENDING):
                 yield _found(path, "")
         flat = self.flat_folder(home)
@@ -111,7 +110,7 @@ def _expanded(named: str, home: Home) -> Path:
 
 def _in_folder(folder: Path, problem: str) -> Iterator[Found]:
     try:
-        entries = _entries(folder, strict=True)
+        entries = entries_of(folder, strict=True)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -123,20 +122,10 @@ def _in_folder(folder: Path, problem: str) -> Iterator[Found]:
 
 
 def _found(path: Path, problem: str) -> Found:
-    stamp = (0, 0)
-    try:
-        facts = path.lstat()
-        stamp = (facts.st_mtime_ns, facts.st_size)
-        if stat.S_ISLNK(facts.st_mode):
-            problem = problem or _LINK
-        elif not stat.S_ISREG(facts.st_mode):
-            problem = problem or "not a regular file"
-    except OSError as error:
-        problem = problem or f"cannot be looked at: {error.strerror}"
-    session_id = id_in_name(path.name)
-    if not problem and not has_id(path.name):
-        session_id = _id_in_head(path) or session_id
-    return Found(AGENT, session_id, path, (path,), stamp, problem=problem)
+    found = look_at(AGENT, path, id_in_name(path.name), problem=problem)
+    if found.problem or has_id(path.name):
+        return found
+    return msgspec.structs.replace(found, id=_id_in_head(path) or found.id)
 
 
 def _id_in_head(path: Path) -> str:
@@ -146,21 +135,3 @@ def _id_in_head(path: Path) -> str:
     except (OSError, msgspec.DecodeError, RecursionError):
         return ""
     return raws.as_word(entry.id) if entry.type == "session" else ""
-
-
-def _entries(folder: Path, *, strict: bool = False) -> list[os.DirEntry[str]]:
-    """Returns a folder's entries by name; nothing for one that cannot be read, unless `strict`."""
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except OSError:
-        if strict:
-            raise
-        return []
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir(follow_symlinks=False)
-    except OSError:
-        return False

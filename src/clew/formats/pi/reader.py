@@ -7,10 +7,8 @@ are messages of origin agent. Everything odd is reported with record and offset;
 
 from __future__ import annotations
 
-import gc
 import ntpath
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -35,6 +33,7 @@ from clew.formats.pi import records as rec
 from clew.formats.pi.content import BROKEN_OFF, Content
 from clew.formats.pi.folder import id_in_name
 from clew.formats.pi.tree import Tree, Twig, grow_tree
+from clew.formats.uncollected import uncollected
 
 AGENT = "pi"
 _PIECE = 16 << 20
@@ -59,21 +58,9 @@ _STATE = msgspec.json.Decoder(State).decode
 
 def read(source: Source, since: Ending | None = None) -> Session:
     """Reads a session whole, or from `since` on where the file has only grown by a plain continuation."""
-    with _uncollected():
+    with uncollected():
         continued = _read_on(source, since) if since is not None else None
         return continued if continued is not None else _read_whole(source)
-
-
-@contextmanager
-def _uncollected() -> Generator[None]:
-    """Keeps the cycle collector from running: a reading makes many small values and no cycles."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 class _Reading:

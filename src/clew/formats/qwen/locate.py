@@ -6,7 +6,6 @@ identity; links are reported, not followed; nothing of a file is read to find it
 
 from __future__ import annotations
 
-import os
 import re
 import stat
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import msgspec
 
 from clew.conversation.source import SideFile, Source, Stream
 from clew.errors import ClewError
+from clew.formats.folders import LINK, entries_of
 from clew.formats.parts.values import as_text
 from clew.formats.protocol import Found, Home, Settings
 from clew.formats.qwen.reader import AGENT, HELPERS
@@ -27,7 +27,6 @@ from clew.platform.mapped import open_source
 ARCHIVE = "archive"
 _NAME = re.compile(r"[0-9a-fA-F-]{32,36}\.jsonl")
 _ENDING = ".jsonl"
-_LINK = "a symbolic link; clew follows none"
 
 
 class QwenLocate:
@@ -44,17 +43,17 @@ class QwenLocate:
 
     def find(self, home: Home) -> Iterator[Found]:
         """Yields every session, archived ones and helpers' too, by the places of the files alone."""
-        for folder in _entries(self.base(home) / PROJECTS):
+        for folder in entries_of(self.base(home) / PROJECTS):
             path = Path(folder.path)
             if folder.is_symlink():
                 if (path / CHATS).is_dir():
-                    yield Found(AGENT, folder.name, path, problem=f"it lies behind {folder.name}, {_LINK}")
+                    yield Found(AGENT, folder.name, path, problem=f"it lies behind {folder.name}, {LINK}")
             elif _is_folder(path):
                 yield from _in_chats(path / CHATS, "session")
                 yield from _in_chats(path / CHATS / ARCHIVE, "archived")
-                for parent in _entries(path / HELPERS):
+                for parent in entries_of(path / HELPERS):
                     if not parent.is_symlink():
-                        for entry in _entries(Path(parent.path)):
+                        for entry in entries_of(Path(parent.path)):
                             if entry.name.endswith(_ENDING):
                                 yield _found(Path(entry.path), "helper")
 
@@ -132,9 +131,9 @@ def _is_ours(line: bytes) -> bool:
 def _in_chats(folder: Path, kind: Literal["session", "archived"]) -> Iterator[Found]:
     if folder.is_symlink():
         if kind == "session":
-            yield Found(AGENT, folder.parent.name, folder, problem=_LINK)
+            yield Found(AGENT, folder.parent.name, folder, problem=LINK)
         return
-    for entry in _entries(folder):
+    for entry in entries_of(folder):
         if _NAME.fullmatch(entry.name):
             yield _found(Path(entry.path), kind)
 
@@ -146,20 +145,12 @@ def _found(path: Path, kind: Literal["session", "helper", "archived"]) -> Found:
         facts = path.lstat()
         stamp = (facts.st_mtime_ns, facts.st_size)
         if stat.S_ISLNK(facts.st_mode):
-            problem = _LINK
+            problem = LINK
         elif not stat.S_ISREG(facts.st_mode):
             problem = "not a regular file"
     except OSError as error:
         problem = f"cannot be looked at: {error.strerror}"
     return Found(AGENT, name, path, (path,), stamp, kind, "", problem)
-
-
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except (OSError, ValueError):
-        return []
 
 
 def _is_folder(path: Path) -> bool:
@@ -172,7 +163,7 @@ def _side_files(found: Found, base: Path) -> Iterator[SideFile]:
     folder = chats.parent / HELPERS / found.id
     if not is_safe_name(found.id) or folder.is_symlink() or folder.parent.is_symlink():
         return
-    for entry in _entries(folder):
+    for entry in entries_of(folder):
         try:
             facts = entry.stat(follow_symlinks=False)
         except OSError:

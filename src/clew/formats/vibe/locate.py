@@ -19,16 +19,16 @@ from typing import Any, cast
 
 import msgspec
 
-from clew.conversation.source import Buffer, SideFile, Source, Stream
+from clew.conversation.source import SideFile, Source, Stream
 from clew.errors import UnreadableSource, UnsupportedVersion
 from clew.formats import raws
+from clew.formats.folders import LINK, Later, entries_of, is_folder, name_below
 from clew.formats.protocol import Found, Home, Settings
 from clew.formats.vibe import records as rec
 from clew.formats.vibe.folder import CURRENT, MESSAGES, META, SESSIONS, UNIFIED, id_in_name
 from clew.platform.mapped import open_source
 
 AGENT = "vibe"
-_LINK = "a symbolic link; clew follows none"
 _GENERATION = re.compile(r"\d{16}\Z", re.ASCII)
 _CHUNK = re.compile(r"[0-9a-f]{64}\Z", re.ASCII)
 _JOURNAL = re.compile(r"journal/\d{16}\.jsonl\Z", re.ASCII)
@@ -49,13 +49,13 @@ class VibeLocate:
     def find(self, home: Home) -> Iterator[Found]:
         """Yields every session of both layouts."""
         base = self.base(home)
-        old = [entry for entry in _entries(base / SESSIONS) if entry.name.startswith("session_")]
+        old = [entry for entry in entries_of(base / SESSIONS) if entry.name.startswith("session_")]
         taken: dict[str, Path] = {}
-        for entry in _entries(base / UNIFIED):
+        for entry in entries_of(base / UNIFIED):
             path = Path(entry.path)
             if entry.is_symlink() and path.is_dir():
-                yield Found(AGENT, entry.name, path / CURRENT, problem=f"it lies behind {entry.name}, {_LINK}")
-            elif _is_folder(entry) and os.path.lexists(path / CURRENT):
+                yield Found(AGENT, entry.name, path / CURRENT, problem=f"it lies behind {entry.name}, {LINK}")
+            elif is_folder(entry) and os.path.lexists(path / CURRENT):
                 yield _stored(path)
                 origin = _imported_from(path) if old else ""
                 if origin:
@@ -75,13 +75,13 @@ class VibeLocate:
         if found.path.name == CURRENT:
             return _load_store(found.path.parent, base, found.id)
         if found.kind == "archived":
-            for entry in _entries(base / UNIFIED):
+            for entry in entries_of(base / UNIFIED):
                 path = Path(entry.path)
-                if _is_folder(entry) and _imported_from(path) == found.id:
+                if is_folder(entry) and _imported_from(path) == found.id:
                     return _load_store(path, base, found.id)
         inside = found.path.is_relative_to(base)
         mapped = open_source(found.path, root=base if inside else None)
-        stream = Stream(_relative(found.path, base), memoryview(mapped.data), mapped.mode, mapped.release)
+        stream = Stream(name_below(found.path, base), memoryview(mapped.data), mapped.mode, mapped.release)
         root = base if inside else found.path.parent
         side = tuple(_side_files(found.path.parent, base, root, {found.path}))
         return Source((stream,), side, hint_id=found.id)
@@ -115,10 +115,10 @@ def _stored(folder: Path) -> Found:
         facts = path.lstat()
         stamp = (facts.st_mtime_ns, facts.st_size)
         if not stat.S_ISREG(facts.st_mode):
-            problem = _LINK if stat.S_ISLNK(facts.st_mode) else "not a regular file"
+            problem = LINK if stat.S_ISLNK(facts.st_mode) else "not a regular file"
     except OSError as error:
         problem = f"cannot be looked at: {error.strerror}"
-    for entry in _entries(folder / "journal"):
+    for entry in entries_of(folder / "journal"):
         try:
             facts = entry.stat(follow_symlinks=False)
         except OSError:
@@ -130,7 +130,7 @@ def _stored(folder: Path) -> Found:
 def _legacy(folder: Path, *, is_link: bool) -> Found | None:
     path = folder / MESSAGES
     if is_link:
-        return Found(AGENT, id_in_name(folder.name), path, problem=f"it lies behind {folder.name}, {_LINK}")
+        return Found(AGENT, id_in_name(folder.name), path, problem=f"it lies behind {folder.name}, {LINK}")
     if not folder.is_dir() or not os.path.lexists(path):
         return None
     stamp, problem = (0, 0), ""
@@ -138,7 +138,7 @@ def _legacy(folder: Path, *, is_link: bool) -> Found | None:
         facts = path.lstat()
         stamp = (facts.st_mtime_ns, facts.st_size)
         if not stat.S_ISREG(facts.st_mode):
-            problem = _LINK if stat.S_ISLNK(facts.st_mode) else "not a regular file"
+            problem = LINK if stat.S_ISLNK(facts.st_mode) else "not a regular file"
     except OSError as error:
         problem = f"cannot be looked at: {error.strerror}"
     meta = _read_meta(folder)
@@ -196,7 +196,7 @@ def _load_store(folder: Path, base: Path, session_id: str) -> Source:
     streams: list[Stream] = []
     for path in paths:
         mapped = open_source(path, root=root)
-        streams.append(Stream(_relative(path, base), memoryview(mapped.data), mapped.mode, mapped.release))
+        streams.append(Stream(name_below(path, base), memoryview(mapped.data), mapped.mode, mapped.release))
     side = list(_side_files(folder, base, root, set(paths)))
     origin = _imported_from(folder)
     if origin:
@@ -226,8 +226,8 @@ def _chunk_names(manifest: rec.Manifest) -> list[str]:
 
 def _imported_files(base: Path, session_id: str) -> Iterator[SideFile]:
     """Yields the files of the old layout that a unified session was made from: clew's marks are there."""
-    for entry in _entries(base / SESSIONS):
-        if entry.name.startswith("session_") and _is_folder(entry):
+    for entry in entries_of(base / SESSIONS):
+        if entry.name.startswith("session_") and is_folder(entry):
             meta = _read_meta(Path(entry.path))
             if meta is not None and meta.session_id == session_id:
                 yield from _side_files(Path(entry.path), base, base, set())
@@ -237,9 +237,9 @@ def _imported_files(base: Path, session_id: str) -> Iterator[SideFile]:
 def _side_files(folder: Path, base: Path, root: Path, streams: set[Path], depth: int = 0) -> Iterator[SideFile]:
     if depth > 6 or folder.is_symlink():
         return
-    for entry in _entries(folder):
+    for entry in entries_of(folder):
         path = Path(entry.path)
-        if _is_folder(entry):
+        if is_folder(entry):
             yield from _side_files(path, base, root, streams, depth + 1)
             continue
         try:
@@ -247,37 +247,5 @@ def _side_files(folder: Path, base: Path, root: Path, streams: set[Path], depth:
         except OSError:
             continue
         if stat.S_ISREG(facts.st_mode) and path not in streams:
-            loader = _Loader(path, root)
-            yield SideFile(_relative(path, base), stat.S_IMODE(facts.st_mode), facts.st_size, loader)
-
-
-class _Loader:
-    """Opens a side file when it is asked for."""
-
-    __slots__ = ("path", "root")
-
-    def __init__(self, path: Path, root: Path) -> None:
-        self.path, self.root = path, root
-
-    def __call__(self) -> Buffer:
-        return memoryview(open_source(self.path, root=self.root).data)
-
-
-def _relative(path: Path, base: Path) -> str:
-    return path.relative_to(base).as_posix() if path.is_relative_to(base) else path.as_posix()
-
-
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """Returns a folder's entries by name; nothing for one that cannot be read."""
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except OSError:
-        return []
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir(follow_symlinks=False)
-    except OSError:
-        return False
+            loader = Later(path, root)
+            yield SideFile(name_below(path, base), stat.S_IMODE(facts.st_mode), facts.st_size, loader)

@@ -7,11 +7,8 @@ and offset; nothing here raises on any bytes.
 
 from __future__ import annotations
 
-import gc
 import re
 from array import array
-from collections.abc import Generator
-from contextlib import contextmanager
 
 import msgspec
 
@@ -23,6 +20,7 @@ from clew.formats import raws, unmark
 from clew.formats.jsonl import JsonLines
 from clew.formats.settled import find_ending
 from clew.formats.times import read_time
+from clew.formats.uncollected import uncollected
 from clew.formats.vibe import records as rec
 from clew.formats.vibe.content import Content, Marks
 from clew.formats.vibe.folder import MESSAGES, META, store_folder, store_kind
@@ -44,21 +42,9 @@ _STATE = msgspec.json.Decoder(State).decode
 
 def read(source: Source, since: Ending | None = None) -> Session:
     """Reads a session whole, or, in the 2.x layout, from `since` on where the file has only grown."""
-    with _uncollected():
+    with uncollected():
         continued = _read_on(source, since) if since is not None else None
         return continued if continued is not None else _Reading(source).session()
-
-
-@contextmanager
-def _uncollected() -> Generator[None]:
-    """Keeps the cycle collector from running: a reading makes many small values and no cycles."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 class _Reading:

@@ -1,0 +1,51 @@
+"""Looking into folders of an agent's home: entries in order, links told apart, files opened when somebody asks.
+
+Nothing is written here, no link is followed, and one entry that cannot be looked at hides no other.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from clew.platform.mapped import open_source
+
+LINK = "a symbolic link; clew follows none"
+"""What stands against opening a session that lies behind one."""
+
+
+def entries_of(folder: Path, *, strict: bool = False) -> list[os.DirEntry[str]]:
+    """Returns a folder's entries by name; nothing for one that cannot be read, or OSError where it is `strict`."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except (OSError, ValueError):
+        if strict:
+            raise
+        return []
+
+
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Tells whether an entry is a folder itself, and no link to one."""
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
+
+
+def name_below(path: Path, base: Path) -> str:
+    """Returns a stream's name: relative to the base folder where the file lies below it, else its whole path."""
+    return path.relative_to(base).as_posix() if path.is_relative_to(base) else path.as_posix()
+
+
+class Later:
+    """Opens a file when it is asked for; below `root` no link is followed."""
+
+    __slots__ = ("path", "root")
+
+    def __init__(self, path: Path, root: Path | None) -> None:
+        self.path, self.root = path, root
+
+    def __call__(self) -> memoryview:
+        """Returns the file's bytes; raises NotFoundError or UnreadableSource."""
+        return memoryview(open_source(self.path, root=self.root).data)
