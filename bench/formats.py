@@ -89,7 +89,7 @@ def conversation(sources: Iterable[tuple[Format, Source]], size: int) -> tuple[M
     """Returns what was said in sessions, one after the other and again, of about so many bytes of texts."""
     read = [form.read(source).messages for form, source in sources]
     talk = [message for messages in read for message in (*messages, make_user("On."))]
-    each = sum(len(part.text) for message in talk for part in message.parts if hasattr(part, "text")) + 40 * len(talk)
+    each = sum(len(message.text) for message in talk) + 40 * len(talk)
     return tuple(_renamed(message, number) for number in range(max(1, size // each)) for message in talk)
 
 
@@ -140,9 +140,9 @@ def measure(form: Format, size: int) -> str:
     """Returns a line of the table."""
     sources = [(form, source) for source in recorded(form.name, form)]
     cells = [f"{form.name:16}"]
-    lines = form.traits.record_kind == "line" and bool(sources)
+    lines = [source for _, source in sources if form.traits.record_kind == "line" and source.streams[-1].data]
     if lines:
-        source = native(max(sources, key=lambda pair: len(bytes(pair[1].streams[-1].data)))[1], size)
+        source = native(max(lines, key=lambda one: len(one.streams[-1].data)), size)
         cells.append(ratio(lambda: form.read(source), source))
     else:
         cells.append(f"{'-':>8}")

@@ -155,7 +155,7 @@ class Records:
             return
         yield from around(self._head(b"gemini"), content.parts(), b"")
         thoughts = thoughts_of(content.message)
-        at = write_time(self.time_ms).encode()
+        at = write_time(self.time_ms).encode() if thoughts else b""
         for number, thought in enumerate(thoughts):
             yield (b"," if number else b',"thoughts":[') + b'{"subject":"","description":'
             yield from string_pieces(thought)
