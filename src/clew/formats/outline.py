@@ -96,7 +96,7 @@ def outline(messages: Sequence[Message], ids: CallIds, names: Names) -> Iterator
 
 
 def _replied(message: Message, ids: CallIds, names: Names) -> Iterator[Text | Image | WrittenCall]:
-    for part in _joined(message.parts):
+    for part in join_blanks(message.parts):
         if type(part) is Call:
             yield _written(part, ids, names)
         elif type(part) is Text or type(part) is Image:
@@ -149,7 +149,7 @@ def joined_text(parts: Sequence[Part]) -> tuple[Part, ...]:
     return tuple(out)
 
 
-def _joined(parts: Sequence[Part]) -> Iterator[Part]:
+def join_blanks(parts: Sequence[Part]) -> Iterator[Part]:
     """Yields the parts of a reply without reasoning, blank texts joined to a neighbour: APIs refuse them alone."""
     held: Text | None = None
     for part in parts:

@@ -14,8 +14,9 @@ import msgspec
 
 from clew.conversation.groups import group_messages
 from clew.conversation.loss import Loss
-from clew.conversation.model import Call, Group, Image, Message, Part, Reasoning, Text
+from clew.conversation.model import Call, Group, Image, Message, Part, Text
 from clew.conversation.text import is_empty, mend_surrogates, size_hint
+from clew.formats import outline
 from clew.formats.claude import records as rec
 from clew.formats.claude.folder import stream_path
 from clew.formats.claude.said import (
@@ -167,7 +168,7 @@ class Writing:
         stop = b'],"stop_reason":' + (b'"tool_use"' if message.calls else b'"end_turn"') + _USAGE
         written: dict[str, list[tuple[str, str]]] = {}
         order: list[tuple[str, str]] = []
-        for part in _joined(message.parts):
+        for part in outline.join_blanks(message.parts):
             if type(part) is Call:
                 mark, block, call_id = self._call(part)
                 yield from self._record(b"assistant", _around(head, block, stop), mark=mark)
@@ -329,50 +330,9 @@ def _said_mark(message: Message, texts: Sequence[Text], flags: int) -> Mark | No
     return None
 
 
-def _joined(parts: Sequence[Part]) -> Iterator[Part]:
-    """Yields what an assistant message can hold, blank texts joined to a neighbour: the API refuses them alone."""
-    held: Text | None = None
-    for part in parts:
-        if type(part) is Reasoning or (type(part) is Text and part.is_empty):
-            continue
-        if type(part) is not Text:
-            if held is not None:
-                yield held
-            held = None
-            yield part
-        elif held is None:
-            held = part
-        elif _is_blank(held) or _is_blank(part):
-            held = Text(held.text + part.text)
-        else:
-            yield held
-            held = part
-    if held is not None:
-        yield held
-
-
-def _is_blank(part: Text) -> bool:
-    return size_hint(part.source) <= 4096 and not part.text.strip()
-
-
 def count_losses(messages: Sequence[Message]) -> tuple[tuple[Loss, ...], int]:
     """Returns what this format cannot carry of a conversation, and how many calls go unanswered in it."""
-    reasoning = images = invented = 0
-    for group in group_messages(messages):
-        open_calls = [call.id for call in group.head.calls]
-        for result in group.results:
-            if result.call_id in open_calls:
-                open_calls.remove(result.call_id)
-        invented += len(open_calls)
-        for message in (group.head, *group.results):
-            for part in message.parts:
-                reasoning += type(part) is Reasoning
-                images += type(part) is Image and (message.role == "assistant" or not can_hold(part))
-    found = (
-        Loss("reasoning blocks", reasoning, "thinking of another model, or without its signature"),
-        Loss("images", images, "kinds that the API takes not, or whose bytes are elsewhere"),
-    )
-    return tuple(loss for loss in found if loss.count), invented
+    return outline.count_losses(messages, can_hold, lambda image: False)
 
 
 def _once(data: bytes) -> Pieces:
