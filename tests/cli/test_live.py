@@ -251,6 +251,13 @@ def test_a_session_of_a_host_that_is_gone_is_declared_free(desk):
     assert done["evidence"].startswith("declared by ")
     assert gone in done["warning"]
     assert strand(desk, "claude")["location"]["host"] == "hbbbbbbbbbbbbbbbb"
+    # From where the session was before it is another host's now, and nobody is told otherwise.
+    desk.become_host(gone)
+    plan = desk.ask("attach", "e85d", "--dry-run")
+    assert (plan["decision"], plan["reason"]) == ("refused", "identity_mismatch")
+    assert "--declare-gone hbbbbbbbbbbbbbbbb" in plan["hint"]
+    assert desk.ask("resume", "e85d", "--cwd", "work")["error"]["reason"] == "identity_mismatch"
+    desk.become_host("hbbbbbbbbbbbbbbbb")
     desk.end(desk.resume())
     desk.end(first)
 

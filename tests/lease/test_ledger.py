@@ -212,3 +212,9 @@ def test_a_mutation_needs_a_writer_of_this_process(fields: dict[str, Any], expec
 
 def test_a_mutation_at_another_fence_is_stale() -> None:
     assert word(mutate(state(), expected_fence=Fence(0))) == "checkpoint_stale/fence_stale"
+
+
+@pytest.mark.parametrize("now", [-(2**60), -1, 0, 10**13 - 1, 10**13, 2**60])
+def test_any_clock_makes_an_operation_id(now: int) -> None:
+    made = operation_time(make_operation_id(now, bytes(16)))
+    assert made == min(max(now, 0), 10**13 - 1)

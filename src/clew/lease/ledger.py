@@ -28,6 +28,7 @@ FUTURE_MS: Final = 5 * MINUTE_MS
 CALLER_LIMIT: Final = 512
 TOTAL_LIMIT: Final = 4096
 
+_LATEST_MS: Final = 10**13 - 1
 _ID: Final = re.compile(r"([0-9]{13})-[0-9a-f]{32}\Z")
 
 State = Literal["pending", "running", "succeeded", "failed", "unknown"]
@@ -77,9 +78,9 @@ class Replay(msgspec.Struct, frozen=True):
 
 
 def make_operation_id(now: int, random: bytes) -> str:
-    """Returns an operation id of a time in ms and 16 random bytes."""
+    """Returns an operation id of a time in ms and 16 random bytes; of a wild clock, the nearest that it can say."""
     assert len(random) == 16, "an operation id takes 16 random bytes"
-    return f"{now:013d}-{random.hex()}"
+    return f"{min(max(now, 0), _LATEST_MS):013d}-{random.hex()}"
 
 
 def operation_time(operation_id: str) -> int | None:

@@ -191,7 +191,7 @@ def _create(asked: Request, seen: Snapshot, row: Row, token: TokenSupply) -> Res
 
 def _open(asked: Request, seen: Snapshot, record: Record, row: Row, token: TokenSupply) -> Reserved | Refusal:
     lease = record.lease
-    refused = _identity_refusal(asked, seen, record) or _existing_refusal(asked, record)
+    refused = identity_refusal(asked, seen.here.host, record) or _existing_refusal(asked, record)
     if refused is not None:
         return refused
     if asked.adopt is not None and not record.chain.links:
@@ -304,8 +304,9 @@ def _is_reservation_of(lease: Lease, operation_id: str) -> bool:
 # --- refusals ---------------------------------------------------------------------------------------------------
 
 
-def _identity_refusal(asked: Request, seen: Snapshot, record: Record) -> Refusal | None:
-    """An attach to an existing record with another identity is refused: changing one is a fork."""
+def identity_refusal(asked: Request, here: str, record: Record) -> Refusal | None:
+    """Returns why a call may not open a record that is of another place, agent, account or conversation: changing one
+    is a fork. `here` is the asking host."""
     mine, its = asked.location, record.location
     pairs = (
         ("host", its.host, mine.host),
@@ -320,8 +321,8 @@ def _identity_refusal(asked: Request, seen: Snapshot, record: Record) -> Refusal
             return refusal("conflict", "identity_mismatch", what=what, recorded=recorded, given=given)
     if record.namespace != asked.namespace:
         return refusal("conflict", "identity_mismatch")
-    if its.host != seen.here.host and record.lease.is_free:
-        return refusal("conflict", "identity_mismatch", what="host", recorded=its.host, given=seen.here.host)
+    if its.host != here and record.lease.is_free:
+        return refusal("conflict", "identity_mismatch", what="host", recorded=its.host, given=here)
     if asked.adopt is not None and record.chain.links and asked.adopt.root not in record.chain.roots:
         given, recorded = asked.adopt.root, record.chain.roots[-1]
         return refusal("conflict", "identity_mismatch", what="conversation", recorded=recorded, given=given)

@@ -16,11 +16,13 @@ from clew.formats.registry import get_format
 from clew.host.protocol import Adapter, Unsupported
 from clew.lease.acquire import Acquisition, Grant, Retry, decide_acquisition
 from clew.lease.record import Record, UnreadableRecord
-from clew.lease.refusal import refusal
+from clew.lease.refusal import Refusal, refusal
+from clew.lease.reserve import identity_refusal
 from clew.lineage.edge import StrandId
 from clew.verbs import lineage_rows as rows
 from clew.verbs.context import Context
 from clew.verbs.leases import View, probe_of, refusal_of, told_here
+from clew.verbs.own import request_of
 from clew.verbs.refer import open_session
 
 ADAPTERS: dict[str, Callable[[], Adapter]] = {}
@@ -145,6 +147,9 @@ def _decide(ctx: Context, plan: AttachPlan, seen: View, was: Record | None) -> A
         here=leases.here,
     )
     answer = decide_acquisition(asked)
+    if not isinstance(answer, Refusal):
+        call = request_of(ctx, get_format(plan.agent), record, asked.operation_id)
+        answer = identity_refusal(call, leases.here.host, record) or answer
     if isinstance(answer, Grant | Retry):
         return _supported(plan, answer.fence, tuple(steps))
     error = told_here(answer.error(), leases.here)

@@ -130,7 +130,7 @@ def _take(ctx: Context, form: Format, native_id: str, cwd: str, view: View, toke
     leases, now = ctx.leases, ctx.now_ms()
     view = msgspec.structs.replace(leases.view(view.session_id), probed=view.probed)
     record = _prepared(ctx, form, cwd, view)
-    asked = _request(ctx, form, record, leases.new_operation())
+    asked = request_of(ctx, form, record, leases.new_operation())
     probed = probe_of(view)
     key = f"{asked.caller}\0{asked.operation_id}"
     row, _ = leases.operation(key)
@@ -168,8 +168,8 @@ def _prepared(ctx: Context, form: Format, cwd: str, view: View) -> Record:
     return open_record(stored, location_here(ctx.leases, cwd), account_of(ctx, form), ctx.now_ms())
 
 
-def _request(ctx: Context, form: Format, record: Record, operation_id: str) -> Request:
-    """Returns the call to reserve. The folder may be another than the recorded one: the user named it."""
+def request_of(ctx: Context, form: Format, record: Record, operation_id: str) -> Request:
+    """Returns the call to reserve a session for its agent here, whatever the folder: the user named it."""
     here = ctx.leases.here.host
     asked = Request(
         caller=f"resume-{record.session_id}",
