@@ -7,19 +7,19 @@ than the agent writes are taken for absent, so that no odd value costs a line.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import datetime
-from functools import cache
-from types import GenericAlias
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from clew.conversation.text import JsonString, JsonValue, Lazy
-from clew.formats.marks import Mark
-
-NONE = msgspec.Raw(b"")
-"""What an absent member is."""
+from clew.formats.raws import NONE as NONE
+from clew.formats.typed import as_arguments as as_arguments
+from clew.formats.typed import as_text as as_text
+from clew.formats.typed import decode as decode
+from clew.formats.typed import decode_list as decode_list
+from clew.formats.typed import decode_mark as decode_mark
+from clew.formats.typed import first_byte as first_byte
+from clew.formats.typed import text as text
 
 
 class Item(msgspec.Struct, gc=False):
@@ -162,47 +162,7 @@ class ReplyMark(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_"
 ITEM = msgspec.json.Decoder(Item)
 UPDATE = msgspec.json.Decoder(Update)
 FINGERPRINT = "clew"
-T = TypeVar("T")
-
-_RAWS = msgspec.json.Decoder(list[msgspec.Raw])
-
-
-@cache
-def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
-    return msgspec.json.Decoder(kind)
-
-
-@cache
-def _list_decoder(kind: type[T]) -> msgspec.json.Decoder[list[T]]:
-    return msgspec.json.Decoder(GenericAlias(list, (kind,)))
-
-
-def decode(raw: msgspec.Raw | bytes | memoryview, kind: type[T]) -> T:
-    """Returns a value of this kind; an empty one for what is no object."""
-    try:
-        return _decoder(kind).decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return kind()
-
-
-def decode_list(raw: msgspec.Raw, kind: type[T]) -> list[T]:
-    """Returns the objects of a list; what is no object is left out."""
-    if raw is NONE or first_byte(raw) != 0x5B:
-        return []
-    try:
-        return _list_decoder(kind).decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return list(_objects(raw, kind))
-
-
-def _objects(raw: msgspec.Raw, kind: type[T]) -> Iterator[T]:
-    try:
-        pieces = _RAWS.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return
-    for piece in pieces:
-        if first_byte(piece) == 0x7B:
-            yield decode(piece, kind)
+_REPLY_MARK = msgspec.json.Decoder(ReplyMark)
 
 
 def decode_parts(raw: msgspec.Raw) -> list[Part]:
@@ -210,50 +170,14 @@ def decode_parts(raw: msgspec.Raw) -> list[Part]:
     return [Part("text", raw)] if first_byte(raw) == 0x22 else decode_list(raw, Part)
 
 
-def decode_mark(raw: msgspec.Raw) -> Mark | None:
-    """Returns the mark of clew's writer, or None where there is none."""
-    if raw is NONE or first_byte(raw) != 0x7B:
-        return None
-    try:
-        return _decoder(Mark).decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-
-
 def decode_reply_mark(value: object) -> ReplyMark | None:
     """Returns what clew's writer noted of a reply, or None where it wrote none."""
     if not isinstance(value, str) or not value.startswith(FINGERPRINT + "{"):
         return None
     try:
-        return _decoder(ReplyMark).decode(value[len(FINGERPRINT) :].encode("utf-8", "replace"))
+        return _REPLY_MARK.decode(value[len(FINGERPRINT) :].encode("utf-8", "replace"))
     except (msgspec.DecodeError, RecursionError):
         return None
-
-
-def first_byte(raw: msgspec.Raw) -> int:
-    """Returns the first byte of a raw value, 0 for an absent one."""
-    if raw is NONE:
-        return 0
-    view = memoryview(raw)
-    return view[0] if len(view) else 0
-
-
-def as_text(raw: msgspec.Raw) -> JsonString | None:
-    """Returns a string as a lazy text, None for anything else."""
-    return JsonString(raw) if first_byte(raw) == 0x22 else None
-
-
-def as_arguments(raw: msgspec.Raw) -> Lazy:
-    """Returns arguments: the text of a string, the spelling of any other value, nothing for null or an absent one."""
-    head = first_byte(raw)
-    if head == 0x22:
-        return JsonString(raw)
-    return "" if not head or bytes(memoryview(raw)[:4]) == b"null" else JsonValue(raw)
-
-
-def text(value: object) -> str:
-    """Returns a text member, nothing for another type."""
-    return value if isinstance(value, str) else ""
 
 
 def number(value: object) -> int | None:

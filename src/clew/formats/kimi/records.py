@@ -7,18 +7,19 @@ than the agent writes are taken for absent, so that no odd value costs a record.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import datetime
-from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import msgspec
 
-from clew.conversation.text import JsonString, JsonValue, Lazy
-from clew.formats.marks import Mark
-
-NONE = msgspec.Raw(b"")
-"""What an absent member is."""
+from clew.formats.raws import NONE as NONE
+from clew.formats.typed import as_arguments as as_arguments
+from clew.formats.typed import as_text as as_text
+from clew.formats.typed import decode as decode
+from clew.formats.typed import decode_list as decode_list
+from clew.formats.typed import decode_mark as decode_mark
+from clew.formats.typed import first_byte as first_byte
+from clew.formats.typed import text as text
 
 APPEND, LOOP, COMPACT, UNDO, CLEAR, SWITCHED = (
     "context.append_message",
@@ -141,90 +142,16 @@ class State(msgspec.Struct):
 
 
 LINE = msgspec.json.Decoder(Line)
-T = TypeVar("T")
-
-_RAWS = msgspec.json.Decoder(list[msgspec.Raw])
-_PARTS = msgspec.json.Decoder(list[Part])
-_CALLS = msgspec.json.Decoder(list[ToolCall])
-
-
-@cache
-def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
-    return msgspec.json.Decoder(kind)
-
-
-def decode(raw: msgspec.Raw | bytes | memoryview, kind: type[T]) -> T:
-    """Returns a value of this kind; an empty one for what is no object."""
-    try:
-        return _decoder(kind).decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return kind()
 
 
 def decode_parts(raw: msgspec.Raw) -> list[Part]:
     """Returns the parts of a content; a plain string is one text; what is no part is left out."""
-    head = first_byte(raw)
-    if head == 0x22:
-        return [Part("text", raw)]
-    return _list(raw, _PARTS, Part) if head == 0x5B else []
+    return [Part("text", raw)] if first_byte(raw) == 0x22 else decode_list(raw, Part)
 
 
 def decode_calls(raw: msgspec.Raw) -> list[ToolCall]:
     """Returns the calls of a whole message."""
-    return _list(raw, _CALLS, ToolCall) if first_byte(raw) == 0x5B else []
-
-
-def _list(raw: msgspec.Raw, decoder: msgspec.json.Decoder[list[T]], kind: type[T]) -> list[T]:
-    try:
-        return decoder.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return list(_one_by_one(raw, kind))
-
-
-def _one_by_one(raw: msgspec.Raw, kind: type[T]) -> Iterator[T]:
-    try:
-        pieces = _RAWS.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return
-    for piece in pieces:
-        if first_byte(piece) == 0x7B:
-            yield decode(piece, kind)
-
-
-def decode_mark(raw: msgspec.Raw) -> Mark | None:
-    """Returns the mark of clew's writer, or None where there is none."""
-    if raw is NONE or first_byte(raw) != 0x7B:
-        return None
-    try:
-        return _decoder(Mark).decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-
-
-def first_byte(raw: msgspec.Raw) -> int:
-    """Returns the first byte of a raw value, 0 for an absent one."""
-    if raw is NONE:
-        return 0
-    view = memoryview(raw)
-    return view[0] if len(view) else 0
-
-
-def as_text(raw: msgspec.Raw) -> JsonString | None:
-    """Returns a string as a lazy text, None for anything else."""
-    return JsonString(raw) if first_byte(raw) == 0x22 else None
-
-
-def as_arguments(raw: msgspec.Raw) -> Lazy:
-    """Returns arguments: the text of a string, the spelling of any other value, nothing for null or an absent one."""
-    head = first_byte(raw)
-    if head == 0x22:
-        return JsonString(raw)
-    return "" if not head or bytes(memoryview(raw)[:4]) == b"null" else JsonValue(raw)
-
-
-def text(value: object) -> str:
-    """Returns a text member, nothing for another type."""
-    return value if isinstance(value, str) else ""
+    return decode_list(raw, ToolCall)
 
 
 def number(value: object) -> int | None:
