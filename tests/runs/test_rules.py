@@ -50,6 +50,18 @@ from clew.runs.review.selection import select
         ("[ab].py", "b.py", True),
         ("[!ab].py", "b.py", False),
         ("a[b.py", "a[b.py", True),
+        ("[[[[!]]x", "[]x", True),
+        ("[+--]x", "-x", True),
+        ("[A-C&&|~]x", "bx", True),
+        ("[a-c]x", "B/x", False),
+        ("a[/]b", "a/b", False),
+        ("src/[^a]b", "src//b", False),
+        ("\u00c9t\u00e9.*", "\u00e9T\u00c9.py", True),
+        ("[!]]x", "]x", False),
+        ("[!]]x", "ax", True),
+        ("[!]", "[!]", True),
+        ("**a*b", "a/ab", True),
+        ("a**b", "a/x/b", True),
         ("a.py", "axpy", False),
         ("src/a?b", "src/a/b", False),
     ],
@@ -58,13 +70,21 @@ def test_patterns(pattern: str, path: str, expected: bool) -> None:
     assert matches(pattern, path) is expected
 
 
+@pytest.mark.parametrize(
+    "pattern", ["**/" * 60 + "x", "*a" * 60 + "b", "**a" * 60 + "b", "{,*}" * 8 + "**/" * 40 + "y"]
+)
+def test_no_pattern_takes_long_whoever_wrote_it(pattern: str) -> None:
+    assert not matches(pattern, "a/" * 300 + "a" * 200)
+
+
 def test_braces_are_expanded_once() -> None:
     assert expand("{a,b}/{c,d}") == ("a/c", "a/d", "b/c", "b/d")
     assert expand("{a,{b,c}}") == ("{a,b}", "{a,c}")
     with pytest.raises(UsageError, match="stands for"):
         expand("{a,b}" * 9)
-    with pytest.raises(UsageError, match="is no pattern"):
-        matches("", "a")
+    for pattern in ("", "/", "[b-a]"):
+        with pytest.raises(UsageError, match="is no pattern"):
+            matches(pattern, "a")
 
 
 @given(st.text("ab/*?[]{},!.\\", max_size=10), st.text("ab/.", max_size=6))
