@@ -190,6 +190,17 @@ def test_a_secret_in_the_reason_of_a_waiver_is_redacted(run: Invoke, repository:
     )
 
 
+def test_a_pattern_that_is_no_text_matches_its_files_and_is_resumed(run: Invoke, repository: Repository) -> None:
+    (repository.root / os.fsdecode(b"caf\xe9.py")).write_text("x = 1\n")
+    repository.commit({"d.py": "d = 1\n"})
+    words = ("review", "--commit", "HEAD", "--agent", "claude", "--exclude", os.fsdecode(b"caf\xe9*"), "--json")
+    done = data_of(run(*words))
+    assert [item["path"] for item in done["items"]] == ["d.py"]  # type: ignore[index, union-attr]
+    resumed = run("resume", str(done["run"]), "--json")
+    assert resumed.exit_code == 0, resumed.output
+    assert repository.told() == ["d.py"]
+
+
 def test_a_report_goes_to_its_file_in_json_too(run: Invoke, repository: Repository) -> None:
     done = run("review", "--from", "base", "--agent", "claude", "--json", "--output", "told.json")
     assert (done.exit_code, done.stdout) == (0, "")

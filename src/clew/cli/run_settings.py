@@ -22,7 +22,8 @@ from clew.errors import UsageError
 TABLE = "review"
 
 _TEXTS = ("agent", "provider", "model", "endpoint", "key_env")
-_NUMBERS: dict[str, tuple[float, float]] = {"jobs": (1, 64), "timeout": (1, float("inf")), "budget": (1, float("inf"))}
+_NUMBERS: dict[str, tuple[float, float]] = {"jobs": (1, 64), "timeout": (1, 1e7), "budget": (1, 1e15)}
+"""The bounds of numbers; an endless one could not be kept in a log, and so not be resumed."""
 
 
 class ReviewSettings(NamedTuple):
@@ -101,8 +102,7 @@ def _check(place: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
             number: Any = value
             kinds = (int, float) if name == "timeout" else (int,)
             if type(number) not in kinds or not least <= number <= most:
-                bounds = f"from {least:g} to {most:g}" if most < float("inf") else f"of at least {least:g}"
-                raise UsageError(f"{place}: {name} is a number {bounds}, not {value!r}")
+                raise UsageError(f"{place}: {name} is a number from {least:g} to {most:g}, not {value!r}")
     if known.get("agent") and known.get("provider"):
         raise UsageError(f"{place} names both an agent and a provider", hint="Leave one of them out.")
     return known

@@ -5,6 +5,7 @@ Environment, folders and programs of the user come in through the invocation; th
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import uuid
@@ -24,6 +25,7 @@ from clew.runs.folder import find_all, get_run
 from clew.runs.operation import Operation
 from clew.runs.review.agents import HEADLESS, get_headless
 from clew.runs.review.asking import AskAgent
+from clew.runs.review.diff import show_name
 from clew.runs.review.endpoint import EndpointAsker, resolve_endpoint
 from clew.runs.review.git import Git, open_repository
 from clew.runs.review.headless import AgentAsker
@@ -173,6 +175,9 @@ def start_review(start: Start, words: Mapping[str, Any]) -> Plan:
     custom = run.around.cwd / words["rules"] if "rules" in words else None
     if custom is not None:
         start.words["rules"] = str(custom)
+    for name in {"include", "exclude"} & start.words.keys():
+        start.words[name] = tuple(show_name(os.fsencode(text)) for text in start.words[name])
+    words = start.words
     typed = FileFilter(tuple(words.get("include", ())), tuple(words.get("exclude", ())))
     rules = load_rules(git.root, custom=custom, user=_config_folder(run) / "rules.toml", typed=typed)
     settings = review_settings(words, run.around.env, _config_folder(run) / FILE_NAME)

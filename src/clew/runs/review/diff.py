@@ -148,7 +148,7 @@ def _join(entries: Iterable[_Entry], patch: bytes) -> tuple[Change, ...]:
         status = _STATUS.get(entry.status)
         if status is None:
             raise ClewError(f"git tells of a change {entry.status!r} that is not known here", code="git_failed")
-        found.append(Change(status, _text(entry.new), _text(entry.old), own, entry.mode, entry.blob))
+        found.append(Change(status, show_name(entry.new), show_name(entry.old), own, entry.mode, entry.blob))
     if place != len(chunks):
         raise ClewError(
             f"git's listing has {len(found)} changes and its patch {len(chunks)}: the work tree is being written to",
@@ -158,7 +158,8 @@ def _join(entries: Iterable[_Entry], patch: bytes) -> tuple[Change, ...]:
     return tuple(found)
 
 
-def _text(name: bytes) -> str:
+def show_name(name: bytes) -> str:
+    """Returns a file's name as text: bytes that are no UTF-8 as escapes. Patterns are laid over this form."""
     return name.decode("utf-8", "backslashreplace")
 
 
@@ -176,7 +177,7 @@ def _untracked(git: Git, name: bytes) -> Change | None:
     if found is None:
         return None
     mode, content = found
-    return Change("added", _text(name), "", added_patch(name, mode, content), mode, content=content)
+    return Change("added", show_name(name), "", added_patch(name, mode, content), mode, content=content)
 
 
 def _read(path: Path) -> tuple[str, bytes] | None:
