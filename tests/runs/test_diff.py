@@ -131,6 +131,16 @@ def test_the_index_and_the_work_tree(shop: Shop) -> None:
     assert index_tree(git) == shop.git("write-tree")
 
 
+def test_the_content_of_a_file_whose_name_is_no_text(shop: Shop) -> None:
+    odd, spelled = shop.root / os.fsdecode(b"caf\xe9.py"), shop.root / "caf\\xe9.py"
+    odd.write_text("one\n")
+    shop.commit({})
+    odd.write_text("two\n")
+    spelled.write_text("another file\n")
+    [change] = [one for one in changes_in_worktree(shop.open()) if one.status == "changed"]
+    assert (change.name, change.content) == ("caf\\xe9.py", b"two\n")
+
+
 def test_an_untracked_file_has_the_patch_that_git_would_write(shop: Shop) -> None:
     contents = {"one": b"a\n", "none": b"", "two": b"a\nb", "bin": b"\0x", "crlf": b"a\r\n\r\n"}
     shop.write(contents)

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from clew.errors import ClewError
 from clew.runs.review.git import CommitId, Git, TreeId, copied_index, empty_tree, find_head
@@ -57,8 +57,8 @@ _NONE = "000000"
 class Change(Struct, frozen=True):
     """One changed file: `old_path` is empty when it was added, `path` when it was deleted.
 
-    Paths are texts for people; bytes that are no UTF-8 are shown as escapes. `blob` names the new content, empty where
-    it only lies in the work tree; `content` holds it then.
+    Paths are texts for people; bytes that are no UTF-8 are shown as escapes, and `raw_path` is the new path as it is.
+    `blob` names the new content, empty where it only lies in the work tree; `content` holds it then.
     """
 
     status: Status
@@ -68,6 +68,7 @@ class Change(Struct, frozen=True):
     mode: str = ""
     blob: str = ""
     content: bytes | None = None
+    raw_path: bytes = b""
 
     @property
     def name(self) -> str:
@@ -148,7 +149,9 @@ def _join(entries: Iterable[_Entry], patch: bytes) -> tuple[Change, ...]:
         status = _STATUS.get(entry.status)
         if status is None:
             raise ClewError(f"git tells of a change {entry.status!r} that is not known here", code="git_failed")
-        found.append(Change(status, show_name(entry.new), show_name(entry.old), own, entry.mode, entry.blob))
+        found.append(
+            Change(status, show_name(entry.new), show_name(entry.old), own, entry.mode, entry.blob, raw_path=entry.new)
+        )
     if place != len(chunks):
         raise ClewError(
             f"git's listing has {len(found)} changes and its patch {len(chunks)}: the work tree is being written to",
@@ -166,10 +169,8 @@ def show_name(name: bytes) -> str:
 def _with_content(git: Git, change: Change) -> Change:
     if change.blob or not change.path or change.mode == SUBMODULE:
         return change
-    found = _read(git.root / os.fsdecode(change.path.encode("utf-8")))
-    return change if found is None else Change(
-        change.status, change.path, change.old_path, change.patch, change.mode, content=found[1]
-    )  # fmt: skip
+    found = _read(git.root / os.fsdecode(change.raw_path))
+    return change if found is None else structs.replace(change, content=found[1])
 
 
 def _untracked(git: Git, name: bytes) -> Change | None:
