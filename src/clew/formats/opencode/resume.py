@@ -8,24 +8,11 @@ is taken to, before anything is written there.
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-
-import msgspec
+from collections.abc import Mapping
 
 from clew.formats.opencode.locate import LOCATE
+from clew.formats.openers import openers_of
 from clew.formats.protocol import Found, Home, Owner
-
-_LINUX = sys.platform.startswith("linux")
-
-
-class Process(msgspec.Struct, frozen=True):
-    """A process of the agent that has a database open."""
-
-    pid: int
-    args: tuple[str, ...]
-    cwd: str
 
 
 class OpenCodeResume:
@@ -46,7 +33,7 @@ class OpenCodeResume:
         """Returns a process that holds the session or may hold it, or None."""
         if found.path.suffix == ".json":
             return None
-        for process in _processes(found.path):
+        for process in openers_of(found.path, self.program):
             if found.id in process.args:
                 return Owner(process.pid, "named on its command line")
             if found.cwd_hint and _same_folder(found.cwd_hint, process.cwd):
@@ -57,7 +44,7 @@ class OpenCodeResume:
         """Returns the sessions that a process holds: named on its command line, else the newest of its folder."""
         owners: dict[str, Owner] = {}
         for path in LOCATE.databases(home):
-            processes = list(_processes(path))
+            processes = list(openers_of(path, self.program))
             if not processes:
                 continue
             there = [found for found in LOCATE.find(home) if found.path == path and not found.problem]
@@ -74,52 +61,6 @@ def _same_folder(one: str, other: str) -> bool:
         return bool(one and other) and os.path.realpath(one) == os.path.realpath(other)
     except (OSError, ValueError):
         return False
-
-
-def _processes(database: Path) -> Iterator[Process]:
-    """Yields the processes that have a database open: each holds a lock on the index that they share beside it."""
-    try:
-        facts = Path(f"{database}-shm").stat()
-    except OSError:
-        return
-    pids = _pids_by_kernel(facts) if _LINUX else _pids_by_name()
-    if not pids:
-        return
-    import psutil
-
-    for pid in sorted(pids - {os.getpid()}):
-        try:
-            process = psutil.Process(pid)
-            yield Process(pid, tuple(process.cmdline()), process.cwd())
-        except (psutil.Error, OSError):
-            yield Process(pid, (), "")
-
-
-def _pids_by_kernel(facts: os.stat_result) -> set[int]:
-    """Returns who holds a lock on a file by the kernel's own list."""
-    key = f"{os.major(facts.st_dev):02x}:{os.minor(facts.st_dev):02x}:{facts.st_ino}"
-    try:
-        lines = Path("/proc/locks").read_text("ascii", "replace").splitlines()
-    except OSError:
-        return set()
-    found: set[int] = set()
-    for line in lines:
-        fields = line.split()
-        if "->" not in fields and key in fields:
-            pid = fields[fields.index(key) - 1]
-            found |= {int(pid)} if pid.isdigit() and pid != "0" else set()
-    return found
-
-
-def _pids_by_name() -> set[int]:
-    """Returns the processes that are called like the agent, where the system has no list of locks."""
-    import psutil
-
-    return {
-        process.pid
-        for process in psutil.process_iter(["name"])
-        if "opencode" in str(process.info.get("name") or "")  # type: ignore[attr-defined]
-    }
 
 
 RESUME = OpenCodeResume()
