@@ -7,13 +7,16 @@ anew, with U+FFFD for lone surrogates. The separators that some readers take for
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import msgspec
 
+from clew.conversation.source import Buffer, Stream
 from clew.conversation.text import JsonString, Lazy, mend_surrogates, text_of
 
 Json = dict[str, object]
 
+_PIECE = 1 << 20
 _ENCODE = msgspec.json.Encoder().encode
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _SEPARATORS = ((b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"), (b"\xc2\x85", b"\\u0085"))
@@ -35,3 +38,12 @@ def encode_line(value: object) -> bytes:
         for sign, escape in _SEPARATORS:
             data = data.replace(sign, escape)
     return data + b"\n"
+
+
+def whole_lines(stream: Stream) -> Iterator[Buffer]:
+    """Yields a stream as it is, in pieces, and the newline that its last line may lack: new lines go behind that."""
+    data = memoryview(stream.data)
+    for at in range(0, len(data), _PIECE):
+        yield data[at : at + _PIECE]
+    if len(data) and data[-1] != 0x0A:
+        yield b"\n"

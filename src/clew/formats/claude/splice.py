@@ -19,10 +19,9 @@ from clew.formats.claude import records as rec
 from clew.formats.claude.ending import State, read_state
 from clew.formats.claude.reader import last_state
 from clew.formats.claude.writer import Envelope, Writing, call_names, count_losses
+from clew.formats.jsonout import whole_lines
 from clew.formats.marks import CallIds
 from clew.formats.protocol import WriteOptions, Written, WrittenFile
-
-_PIECE = 1 << 20
 
 
 def splice(prefix: Session, messages: Sequence[Message], options: WriteOptions) -> Written:
@@ -44,11 +43,7 @@ def splice(prefix: Session, messages: Sequence[Message], options: WriteOptions) 
     )
 
     def chunks() -> Iterator[Buffer]:
-        data = memoryview(stream.data)
-        for at in range(0, len(data), _PIECE):
-            yield data[at : at + _PIECE]
-        if len(data) and data[-1] != 0x0A:
-            yield b"\n"
+        yield from whole_lines(stream)
         yield from Writing(messages, options, envelope).pieces(open_calls)
 
     losses, invented = count_losses(messages)

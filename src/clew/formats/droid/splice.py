@@ -18,11 +18,10 @@ from clew.formats.droid.content import answered_ids, call_ids
 from clew.formats.droid.folder import stream_path
 from clew.formats.droid.writer import Envelope, Writing, no_image
 from clew.formats.jsonl import JsonLines
+from clew.formats.jsonout import whole_lines
 from clew.formats.outline import WrittenCall, call_names, count_losses
 from clew.formats.protocol import WriteOptions, Written, WrittenFile
 from clew.formats.spelling import change_member, holds_bytes, spell
-
-_PIECE = 1 << 20
 
 
 class Tail(msgspec.Struct, frozen=True):
@@ -41,11 +40,7 @@ def splice(prefix: Session, messages: Sequence[Message], options: WriteOptions) 
     envelope = Envelope(tail.leaf, tail.calls, names, first=len(prefix.records))
 
     def chunks() -> Iterator[Buffer]:
-        data = memoryview(stream.data)
-        for at in range(0, len(data), _PIECE):
-            yield data[at : at + _PIECE]
-        if len(data) and data[-1] != 0x0A:
-            yield b"\n"
+        yield from whole_lines(stream)
         yield from Writing(messages, options, envelope).pieces(tail.open)
 
     losses, invented = count_losses(messages, holds_bytes, no_image)

@@ -14,12 +14,11 @@ from clew.errors import UnwritableContent
 from clew.formats.gemini.document import Frame, frame_document, is_document
 from clew.formats.gemini.reader import last_calls
 from clew.formats.gemini.writer import DIALECT, Records
+from clew.formats.jsonout import whole_lines
 from clew.formats.parts.spelling import Pieces, encode_value
 from clew.formats.parts.writing import count_losses, invented_content
 from clew.formats.protocol import WriteOptions, Written, WrittenFile
 from clew.formats.times import write_time
-
-_PIECE = 1 << 20
 
 
 def splice(prefix: Session, messages: Sequence[Message], options: WriteOptions) -> Written:
@@ -50,11 +49,7 @@ def splice(prefix: Session, messages: Sequence[Message], options: WriteOptions) 
 
 
 def _behind_lines(stream: Stream, records: Iterator[Pieces], options: WriteOptions) -> Iterator[Buffer]:
-    data = memoryview(stream.data)
-    for at in range(0, len(data), _PIECE):
-        yield data[at : at + _PIECE]
-    if len(data) and data[-1] != 0x0A:
-        yield b"\n"
+    yield from whole_lines(stream)
     for record in records:
         yield from record
         yield b"\n"

@@ -23,13 +23,12 @@ from clew.formats.grok import records as rec
 from clew.formats.grok.folder import CWD, SESSIONS, group_name, is_hashed, session_path
 from clew.formats.grok.lines import Display, Lines, can_hold
 from clew.formats.grok.reader import DISPLAY, HISTORY, SUMMARY, folder_of, side_file
-from clew.formats.jsonout import Json
+from clew.formats.jsonout import Json, whole_lines
 from clew.formats.protocol import WriteOptions, Written, WrittenFile
 
 VERSION = "1.0.41"
 """The version of the agent that resumed what is written here."""
 
-_PIECE = 1 << 20
 _TITLE_SIGNS = 80
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -138,11 +137,7 @@ def _splice_display(prefix: Session, messages: Sequence[Message], options: Write
 
 def _prefix(stream: Stream | None) -> Iterator[Buffer]:
     """Yields a stream whole, and a newline where its last line has none."""
-    data = memoryview(stream.data) if stream is not None else memoryview(b"")
-    for at in range(0, len(data), _PIECE):
-        yield data[at : at + _PIECE]
-    if len(data) and data[-1] != 0x0A:
-        yield b"\n"
+    return iter(()) if stream is None else whole_lines(stream)
 
 
 class _Tail:

@@ -20,7 +20,7 @@ from clew.conversation.model import Call, Image, Message, Part, Reasoning, Text
 from clew.conversation.source import Buffer, Session, Stream
 from clew.conversation.text import JsonString, Lazy, is_empty, mend_surrogates, text_of
 from clew.formats.jsonl import line_ends
-from clew.formats.jsonout import Json, encode_line, spell_text
+from clew.formats.jsonout import Json, encode_line, spell_text, whole_lines
 from clew.formats.kimi import records as rec
 from clew.formats.kimi.folder import session_path
 from clew.formats.kimi.reader import MAIN, STATE, Marks, helper_name, session_folder
@@ -32,7 +32,6 @@ VERSION = "2.1.0"
 """The version of the agent that resumed what is written here."""
 
 _PROTOCOL = "1.5"
-_PIECE = 1 << 20
 _PROMPT_SIGNS = 200
 _OURS = re.compile(r"\\*\[clew: ")
 _OURS_SPELLED = re.compile(rb'"(?:\\\\)*\[clew: ')
@@ -86,11 +85,7 @@ def splice(prefix: Session, messages: Sequence[Message], options: WriteOptions) 
 
     def chunks() -> Iterator[Buffer]:
         if streams:
-            data = memoryview(streams[-1].data)
-            for at in range(0, len(data), _PIECE):
-                yield data[at : at + _PIECE]
-            if len(data) and data[-1] != 0x0A:
-                yield b"\n"
+            yield from whole_lines(streams[-1])
         yield from Writing(messages, options.now_ms, model=prefix.model, taken=taken).lines(left)
 
     losses, invented = count_losses(messages)

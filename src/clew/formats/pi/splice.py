@@ -15,6 +15,7 @@ from clew.conversation.model import Message
 from clew.conversation.source import Buffer, Records, Session, Stream
 from clew.formats import raws
 from clew.formats.jsonl import JsonLines
+from clew.formats.jsonout import whole_lines
 from clew.formats.outline import WrittenCall, call_names, count_losses
 from clew.formats.pi import records as rec
 from clew.formats.pi.content import BROKEN_OFF, call_ids
@@ -22,8 +23,6 @@ from clew.formats.pi.tree import grow_tree
 from clew.formats.pi.writer import Envelope, Writing, no_image, stream_path
 from clew.formats.protocol import WriteOptions, Written, WrittenFile
 from clew.formats.spelling import change_member, holds_bytes, spell
-
-_PIECE = 1 << 20
 
 
 class Tail(msgspec.Struct, frozen=True):
@@ -44,11 +43,7 @@ def splice(prefix: Session, messages: Sequence[Message], options: WriteOptions) 
     )
 
     def chunks() -> Iterator[Buffer]:
-        data = memoryview(stream.data)
-        for at in range(0, len(data), _PIECE):
-            yield data[at : at + _PIECE]
-        if len(data) and data[-1] != 0x0A:
-            yield b"\n"
+        yield from whole_lines(stream)
         yield from Writing(messages, options, envelope).pieces(tail.open)
 
     losses, invented = count_losses(messages, holds_bytes, no_image)

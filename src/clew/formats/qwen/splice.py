@@ -10,13 +10,12 @@ from collections.abc import Iterator, Sequence
 
 from clew.conversation.model import Message
 from clew.conversation.source import Buffer, Session, Stream
+from clew.formats.jsonout import whole_lines
 from clew.formats.parts.writing import count_losses
 from clew.formats.protocol import WriteOptions, Written, WrittenFile
 from clew.formats.qwen.reader import read_tail
 from clew.formats.qwen.records import VERSION
 from clew.formats.qwen.writer import DIALECT, Envelope, Writing
-
-_PIECE = 1 << 20
 
 
 def splice(prefix: Session, messages: Sequence[Message], options: WriteOptions) -> Written:
@@ -34,11 +33,7 @@ def splice(prefix: Session, messages: Sequence[Message], options: WriteOptions) 
     )
 
     def chunks() -> Iterator[Buffer]:
-        data = memoryview(stream.data)
-        for at in range(0, len(data), _PIECE):
-            yield data[at : at + _PIECE]
-        if len(data) and data[-1] != 0x0A:
-            yield b"\n"
+        yield from whole_lines(stream)
         yield from Writing(messages, options, envelope).pieces()
 
     losses, invented = count_losses(messages, DIALECT, thinks=False)

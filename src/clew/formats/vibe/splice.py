@@ -14,6 +14,7 @@ from clew.conversation.model import Message
 from clew.conversation.source import Buffer, Records, Session, SideFile, Stream
 from clew.formats import raws
 from clew.formats.jsonl import JsonLines
+from clew.formats.jsonout import whole_lines
 from clew.formats.outline import WrittenCall, call_names, count_losses
 from clew.formats.protocol import WriteOptions, Written, WrittenFile
 from clew.formats.spelling import change_member, spell
@@ -41,11 +42,7 @@ def splice(prefix: Session, messages: Sequence[Message], options: WriteOptions) 
     envelope = Envelope(tail.calls, call_names((*prefix.messages, *messages)), first=len(prefix.records))
 
     def chunks() -> Iterator[Buffer]:
-        data = memoryview(stream.data)
-        for at in range(0, len(data), _PIECE):
-            yield data[at : at + _PIECE]
-        if len(data) and data[-1] != 0x0A:
-            yield b"\n"
+        yield from whole_lines(stream)
         yield from Writing(messages, options, envelope).pieces(tail.open)
 
     losses, invented = count_losses(messages, no_image, no_image)
