@@ -83,7 +83,8 @@ def unicode(lab: Recorder) -> Recording:
         calls(shell, text="Ich drucke … 🖨️\u2028"),
         say(" Leading and trailing blanks. \n\n"),
     ]
-    zero = "" if lab.agent in ("grok", "hermes", "kimi", "openhands") else "\u0000 "  # these take a prompt as an argument
+    # these take a prompt as an argument
+    zero = "" if lab.agent in ("grok", "hermes", "kimi", "openhands") else "\u0000 "
     prompts = [ODD_TEXT, f"A zero {zero}and a long line: {LONG_LINE}", "Print odd bytes."]
     session = lab.hold(prompts, script)
     return Recording(session, str(lab.cwd), lab.said(), notes="CJK, emoji, RTL, U+2028, ANSI, CRLF, NUL, 20 kB a line.")
