@@ -17,7 +17,7 @@ from clew.residue.restore import RestoreReport, first_difference
 from clew.verbs.capture import capture_session
 from clew.verbs.conversion import Job
 from clew.verbs.converted import Converted
-from clew.verbs.delivery import finish, place
+from clew.verbs.delivery import deliver, find_there
 from clew.verbs.place import base_of, make_item, refuse_live, shown_path
 from clew.verbs.reading import Opened, find_by_id, load_source
 from clew.verbs.workshop import Workshop
@@ -55,18 +55,11 @@ def continue_existing(job: Job, existing: Existing) -> Converted:
         raise _diverged(job, existing)
     found = there.found
     assert found is not None, "a session that is continued lies in its agent's home"
+    job.warn_elsewhere(there.name, there.session.cwd)
     if len(there.keys) == len(job.keys) and _is_whole(job, there):
         if not job.dry_run:
             capture_session(job.ctx, there)
-        report = RestoreReport("whole", len(job.messages), 0)
-        return finish(
-            job,
-            there.session,
-            report,
-            job.workshop(there.session.id),
-            (found.path,),
-            written=False,
-        )
+        return find_there(job, there.session, job.workshop(there.session.id), found.path)
     if not job.dry_run:
         job.refuse_held(there.session.id)
         refuse_live(job.target, found, job.home)
@@ -90,8 +83,7 @@ def continue_existing(job: Job, existing: Existing) -> Converted:
     changed = [s for s in streams if s.path not in old or memoryview(s.data) != memoryview(old[s.path].data)]
     items = [make_item(job.target, base, stream, old.get(stream.path)) for stream in changed]
     paths = tuple(shown_path(job.target, base, stream.path) for stream in streams)
-    place(job, base, items, workshop)
-    return finish(job, session, report, workshop, paths)
+    return deliver(job, base, items, session, report, workshop, paths)
 
 
 def _is_whole(job: Job, there: Opened) -> bool:

@@ -52,6 +52,7 @@ class Job:
         self.messages: tuple[Message, ...] = session.history if full else session.messages
         self.keys = tuple(keys_of(self.messages)) if full else opened.keys
         self.cwd = cwd if cwd is not None else session.cwd
+        self._cwd_asked = cwd is not None
         self.view = rows.find_thread(ctx, opened.format, session.id) or self._thread_of_origin()
         self.warnings: list[str] = []
         self._facts: Mapping[str, str] | None = None
@@ -162,6 +163,16 @@ class Job:
         """Raises LeaseError when somebody owns the session that is to be written, in this home."""
         if self.home is self.ctx.home:
             self.held = refuse_held(self.ctx, self.target, session_id)
+
+    def is_asked_elsewhere(self, cwd: str) -> bool:
+        """Tells whether another folder was asked for than the one that the copy of a session would name."""
+        return self._cwd_asked and self.cwd != cwd
+
+    def warn_elsewhere(self, name: str, cwd: str) -> None:
+        """Tells that a session that is gone on with, or put back, stays in its own folder."""
+        if self._cwd_asked and self.cwd != cwd:
+            place = f"in {cwd}" if cwd else "without a folder"
+            self.warnings.append(f"{name} goes on {place}; --new makes one in {self.cwd}")
 
     def new_id(self) -> str:
         """Returns the first derived id that nobody has in the target agent, on disk or in clew's store."""

@@ -52,11 +52,39 @@ def put(
     missing = [item for file in kept if (item := _missing(job, base, file)) is not None]
     items = [*missing, *(make_item(job.target, base, stream, None) for stream in streams)]
     paths = tuple(shown_path(job.target, base, stream.path) for stream in streams)
-    place(job, base, items, workshop)
-    return finish(job, session, report, workshop, paths)
+    return deliver(job, base, items, session, report, workshop, paths)
 
 
-def place(job: Job, base: Path, items: Sequence[Item | Rows], workshop: Workshop) -> None:
+def deliver(
+    job: Job,
+    base: Path,
+    items: Sequence[Item | Rows],
+    session: Session,
+    report: RestoreReport,
+    workshop: Workshop,
+    paths: tuple[Path, ...],
+) -> Converted:
+    """Places what was made, records it, and returns the answer.
+
+    What will be recorded is made out first: what the thread cannot take is refused before anything is placed.
+    """
+    planned = _plan(job, session, report, _losses(workshop))
+    _place(job, base, items, workshop)
+    if not job.dry_run:
+        _record(job, session, planned, written=True)
+    return _answer(job, session, report, workshop, paths, planned, written=not job.dry_run)
+
+
+def find_there(job: Job, session: Session, workshop: Workshop, path: Path) -> Converted:
+    """Returns the answer for a session that is there already and whole: nothing is placed, and it is recorded."""
+    report = RestoreReport("whole", len(job.messages), 0)
+    planned = _plan(job, session, None, ())
+    if not job.dry_run:
+        _record(job, session, planned, written=False)
+    return _answer(job, session, report, workshop, (path,), planned, written=False)
+
+
+def _place(job: Job, base: Path, items: Sequence[Item | Rows], workshop: Workshop) -> None:
     """Places what is to be written, the index last; with `dry_run` nothing. Raises FormatError for losses in strict."""
     if job.strict and _losses(workshop):
         first = _losses(workshop)[0]
@@ -88,29 +116,30 @@ def _losses(workshop: Workshop) -> tuple[Loss, ...]:
     return workshop.written.losses if workshop.written is not None else ()
 
 
-def finish(
+def _answer(
     job: Job,
     session: Session,
     report: RestoreReport,
     workshop: Workshop,
     paths: tuple[Path, ...],
+    planned: rows.ThreadView,
     *,
-    written: bool = True,
+    written: bool,
 ) -> Converted:
-    """Records what was placed, and returns the answer; `written` tells whether anything was."""
-    thread = _record(job, session, report, _losses(workshop), written=written)
     source = job.opened
     found_path = str(source.found.path) if source.found is not None else ""
     default = job.target.locate.settings(job.home).model if job.target.traits.names_model else ""
     argv = job.target.resume.argv(session.id, model=job.model or default)
+    if job.model and job.model not in (session.model, *argv):
+        job.warnings.append(f"{job.target.title} takes the model of its own settings; {job.model} is not named to it")
     invented = workshop.written.invented if workshop.written is not None else 0
     return Converted(
         End(source.format.name, source.session.id, found_path, source.session.cwd),
         End(job.target.name, session.id, str(paths[0]) if paths else "", session.cwd, tuple(str(p) for p in paths)),
         Command(argv, session.cwd or job.cwd),
         _counted(job, report, _losses(workshop), invented),
-        thread,
-        written and not job.dry_run,
+        planned.thread.thread_id,
+        written,
     )
 
 
@@ -133,39 +162,41 @@ def _counted(job: Job, report: RestoreReport, losses: tuple[Loss, ...] = (), inv
     )
 
 
-def _record(job: Job, session: Session, report: RestoreReport, losses: tuple[Loss, ...], *, written: bool) -> str:
-    """Captures what was placed and writes the translation into the thread; returns the thread's id."""
-    ctx, source = job.ctx, job.opened
-    now = ctx.now_ms()
+def _plan(job: Job, session: Session, report: RestoreReport | None, losses: tuple[Loss, ...]) -> rows.ThreadView:
+    """Returns the thread as it will be; no edge without a report. Raises LineageError where it cannot be so."""
+    source, now = job.opened, job.ctx.now_ms()
     origin = "created" if source.session.foreign else "adopted"
     view, one = rows.with_session(job.view, source.format, source.session.id, origin, now)
-    if job.dry_run:
-        return view.thread.thread_id
+    view, other = rows.with_session(view, job.target, session.id, "created", now)
+    if report is None:
+        return view
+    counted = _counted(job, report)
+    return rows.with_edge(
+        view,
+        "forked" if job.new else "translated",
+        one,
+        other,
+        now_ms=now,
+        groups=len(job.keys),
+        cut=job.keys[-1] if job.keys else None,
+        formats=(source.format.name, job.target.name),
+        restored=counted.restored_messages,
+        rendered=counted.rendered_messages,
+        losses=losses,
+    )
+
+
+def _record(job: Job, session: Session, planned: rows.ThreadView, *, written: bool) -> None:
+    """Captures what was placed and writes the thread; what was written into a held session is a return of its own."""
+    ctx = job.ctx
     placed = Opened(job.target, None, Source(tuple(session.records.streams), session.side), session, job.keys)
     capture_session(ctx, placed)
-    view, other = rows.with_session(view, job.target, session.id, "created", now)
-    if written:
-        counted = _counted(job, report)
-        view = rows.with_edge(
-            view,
-            "forked" if job.new else "translated",
-            one,
-            other,
-            now_ms=now,
-            groups=len(job.keys),
-            cut=job.keys[-1] if job.keys else None,
-            formats=(source.format.name, job.target.name),
-            restored=counted.restored_messages,
-            rendered=counted.rendered_messages,
-            losses=losses,
-        )
     if job.held is None or not written:
-        rows.save_thread(ctx, job.view, view)
-        return view.thread.thread_id
+        rows.save_thread(ctx, job.view, planned)
+        return
     with ctx.leases.transaction():
-        rows.save_thread(ctx, job.view, view)
+        rows.save_thread(ctx, job.view, planned)
         rows.append_return(ctx, job.held.session_id, job.target, session.id)
-    return view.thread.thread_id
 
 
 def _missing(job: Job, base: Path, file: SideFile) -> Item | None:

@@ -41,6 +41,7 @@ def make_session(job: Job, own: frozenset[str]) -> Converted:
     differs = first_difference(job.keys, session.messages, session.records.streams)
     if differs is not None:
         raise job.unsound(differs)
+    assert session.id == session_id, f"written as {session_id}, read as {session.id}"
     report = RestoreReport("plain", 0, len(job.messages), reason=reason)  # type: ignore[arg-type]
     return put(job, session, streams, report, workshop)
 
@@ -57,6 +58,10 @@ def _restore(job: Job, choice: Choice) -> Converted | None:
     if not job.dry_run and not job.new:
         job.refuse_held(session_id)
     facts = read_facts(capture)
+    if job.new and job.is_asked_elsewhere(facts.cwd):
+        return None
+    if not job.new:
+        job.warn_elsewhere(f"{job.target.name}:{session_id}", facts.cwd)
     if not job.cwd:
         job.cwd = facts.cwd
     side = captured_side(job.ctx, capture.id)
@@ -91,15 +96,14 @@ def _rebase(job: Job, restored: Restored, workshop: Workshop) -> Converted | Non
     """Makes the restored text another session: its id, and only that, is changed in the records."""
     if job.target.rebase is None:
         return None
-    fresh = Workshop(
-        job.target,
-        job.options(job.new_id()),
-        job.ctx.drafts,
-        side=workshop.side,
-        resolve=workshop.resolve,
-    )
-    streams = fresh.take(job.target.rebase(restored.session, fresh.options))
-    session = fresh.read(streams)
+    options = job.options(job.new_id())
+    written = job.target.rebase(restored.session, options)
+    # one that carries its side files along no longer has those of the other
+    side = () if any(file.role == "side" for file in written.files) else workshop.side
+    fresh = Workshop(job.target, options, job.ctx.drafts, side=side, resolve=workshop.resolve)
+    session = fresh.read(streams := fresh.take(written))
+    if session.id != options.session_id:
+        return None
     if first_difference(job.keys, session.messages, session.records.streams) is not None:
         return None
     report = msgspec.structs.replace(restored.report, mode="rebased")
