@@ -349,3 +349,19 @@ def test_a_session_named_otherwise_inside_is_listed_once(make: Make, home: Path,
     with make(1) as ctx:
         list(keep(ctx, []))
         assert len(list(ls(ctx, every_folder=True, hidden=True, agent="codex"))) == 1
+
+
+def test_a_capture_that_holds_more_than_the_last_is_told(make: Make, home: Path, case: Case) -> None:
+    path = session_file(home, "claude")
+    data = path.read_bytes()
+    with make() as ctx:
+        list(keep(ctx, []))
+        assert restore(ctx, case.session_id or "").warnings == ()
+        path.write_bytes(b"".join(data.splitlines(keepends=True)[:6]))
+        list(keep(ctx, []))
+        path.unlink()
+        (warning,) = restore(ctx, case.session_id or "").warnings
+        assert "`--capture 1`" in warning
+        path.unlink()
+        assert restore(ctx, case.session_id or "", capture=1).warnings == ()
+    assert path.read_bytes() == data

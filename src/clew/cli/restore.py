@@ -52,3 +52,5 @@ def COMMAND(  # noqa: N802 - the name under which every verb's module offers its
     for sort, paths in (("file ", done.paths), ("there", done.unchanged)):
         for path in paths:
             screen.line(f"  {look.paint('muted', sort)} {look.safe(run.shorten(path), line=True)}")
+    for warning in done.warnings:
+        screen.line(f"{look.paint('warn', '!')} {look.safe(warning, line=True)}")

@@ -36,6 +36,7 @@ class RestoredFiles(msgspec.Struct, frozen=True):
     unchanged: tuple[str, ...]
     digest: str
     cwd: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 def restore(ctx: Context, ref: str, *, to: Path | None = None, capture: int | None = None) -> RestoredFiles:
@@ -70,7 +71,25 @@ def restore(ctx: Context, ref: str, *, to: Path | None = None, capture: int | No
         tuple(str(shown_path(form, base, stream.path)) for stream in same),
         bytes_digest(b"".join(bytes(s.data) for s in wanted[: len(chosen.streams)])),
         facts.cwd,
+        _fuller(ctx, captures, chosen) if capture is None else (),
     )
+
+
+def _fuller(ctx: Context, captures: Sequence[Capture], chosen: Capture) -> tuple[str, ...]:
+    """Tells of the capture that holds most where it holds more than the one that was put back.
+
+    A session can be captured after its agent, or somebody, took a part of it away; the newest is what was there last.
+    """
+    if chosen.message_count < (best := max(captures, key=lambda one: one.message_count)).message_count:
+        what = f"{best.message_count} messages, this one {chosen.message_count}"
+    else:
+        counts = {one.id: len(one.streams) + len(ctx.stores.residue.side_files(CaptureId(one.id))) for one in captures}
+        best = max(captures, key=lambda one: counts[one.id])
+        if best.message_count < chosen.message_count or counts[best.id] <= counts[chosen.id]:
+            return ()
+        what = f"{counts[best.id]} files, this one {counts[chosen.id]}"
+    number = captures.index(best) + 1
+    return (f"capture {number} holds more: {what}. `--capture {number}` puts that one back",)
 
 
 def find_captures(ctx: Context, ref: str) -> tuple[Capture, ...]:
