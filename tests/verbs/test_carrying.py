@@ -365,3 +365,20 @@ def test_a_capture_that_holds_more_than_the_last_is_told(make: Make, home: Path,
         path.unlink()
         assert restore(ctx, case.session_id or "", capture=1).warnings == ()
     assert path.read_bytes() == data
+
+
+def test_an_empty_session_of_the_same_id_is_no_place_to_come_home_to(make: Make, tmp_path: Path) -> None:
+    case = own_case("gemini", "tools")
+    root = case.copy_home(tmp_path / "gemini")
+    (path,) = root.glob(".gemini/tmp/*/chats/session-*.jsonl")
+    data = path.read_bytes()
+    minute = path.name.split("-")[4]
+    stub = path.with_name(path.name.replace(f"-{minute}-", f"-{int(minute) % 59 + 1:02}-", 1))
+    with make(root=root) as ctx:
+        made = convert(ctx, f"gemini:{case.session_id}", to="codex")
+        path.unlink()
+        stub.write_bytes(data.splitlines(keepends=True)[0])
+        back = convert(ctx, f"codex:{made.to.session_id}", to="gemini")
+    assert path.read_bytes() == data
+    assert stub.read_bytes() == data.splitlines(keepends=True)[0]
+    assert (back.report.rendered_messages, back.to.session_id) == (0, case.session_id)

@@ -15,7 +15,7 @@ from clew.verbs.context import Context
 from clew.verbs.continuation import continue_existing, find_existing
 from clew.verbs.conversion import Job
 from clew.verbs.converted import Converted
-from clew.verbs.making import make_session
+from clew.verbs.making import make_session, restore_beside
 from clew.verbs.reading import Opened
 from clew.verbs.refer import open_session
 
@@ -65,4 +65,6 @@ def convert_opened(
         capture_session(ctx, opened)
     own = job.own_ids()
     existing = None if new else find_existing(job, own)
-    return make_session(job, own) if existing is None else continue_existing(job, existing)
+    if existing is None:
+        return make_session(job, own)
+    return restore_beside(job, own, existing.opened) or continue_existing(job, existing)

@@ -17,7 +17,7 @@ from clew.verbs.capture import candidates_for, captured_side, read_facts
 from clew.verbs.conversion import Job
 from clew.verbs.converted import Converted
 from clew.verbs.delivery import put
-from clew.verbs.reading import find_by_id, resolver
+from clew.verbs.reading import Opened, find_by_id, resolver
 from clew.verbs.workshop import Workshop
 
 
@@ -44,6 +44,22 @@ def make_session(job: Job, own: frozenset[str]) -> Converted:
     assert session.id == session_id, f"written as {session_id}, read as {session.id}"
     report = RestoreReport("plain", 0, len(job.messages), reason=reason)  # type: ignore[arg-type]
     return put(job, session, streams, report, workshop)
+
+
+def restore_beside(job: Job, own: frozenset[str], there: Opened) -> Converted | None:
+    """Brings home what was captured, where only an empty session of that id lies elsewhere; None where nothing does.
+
+    Gemini CLI leaves such a file at every resume.
+    """
+    choice = _choose(job, own)
+    if there.keys or not isinstance(choice, Choice):
+        return None
+    capture = job.ctx.stores.residue.capture(CaptureId(choice.candidate.capture))
+    if capture.session_id != there.session.id or {s.path for s in capture.streams} & {
+        s.path for s in there.source.streams
+    }:
+        return None
+    return _restore(job, choice)
 
 
 def _choose(job: Job, own: frozenset[str]) -> Choice | NoChoice:
