@@ -380,6 +380,9 @@ def test_an_empty_folder_to_write_below_is_a_usage_error(invoke, asked):
     ):
         result = invoke(*words, "--cwd", "")
         assert (result.exit_code, "--cwd names no" in result.stderr) == (2, True), words
+    for words in (("ls",), ("convert", "x", "--to", "codex"), ("resume", "x")):
+        result = invoke(*words, "--cwd", "/tmp/a\udcff")
+        assert (result.exit_code, "is no text" in result.stderr) == (2, True), words
     assert not {"restore.restore", "convert.convert", "ls.ls", "resume.resume"} & set(asked)
 
 

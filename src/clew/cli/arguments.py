@@ -17,6 +17,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from clew.cli.safe import make_safe
+from clew.conversation.text import mend_surrogates
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
@@ -108,6 +109,10 @@ def folder_text(cwd: Path, text: str) -> str:
     """
     if not text:
         raise UsageError("--cwd names no folder", hint="`.` is the current one.")
+    if mend_surrogates(text) != text:
+        raise UsageError(
+            f"--cwd {make_safe(text, line=True)} is no text", hint="Sessions name their folder in UTF-8; rename it."
+        )
     if _WINDOWS.match(text):
         return text
     return os.path.realpath(cwd / text)
