@@ -56,6 +56,18 @@ def test_headings_come_once():
     ]
 
 
+def test_a_line_of_columns_says_why_a_session_cannot_be_read():
+    row = make_row(title="", state="unreadable", detail="/a/opencode.db is damaged")
+    assert tab_line(row, Look()).split("\t")[-1] == "cannot be read: /a/opencode.db is damaged"
+
+
+def test_below_a_session_that_cannot_be_read_stands_why_in_full():
+    reason = "/home/dev/.local/share/opencode/opencode.db is damaged: " + "malformed " * 10
+    text = listed([make_row(title="", state="unreadable", detail=reason)], Look(width=60, terminal=True))
+    assert " ".join(reason.split()) in " ".join(text.split())
+    assert all(width_of(line) <= 60 for line in text.splitlines())
+
+
 def test_lines_of_columns_cut_nothing():
     row = make_row(title="x" * 300 + "\ty\nz")
     assert tab_line(row, Look()).split("\t") == [

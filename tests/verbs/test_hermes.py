@@ -115,11 +115,49 @@ def test_where_others_have_its_numbers_only_a_second_session_is_made(ctx: Contex
     made = convert(ctx, ID, to="codex")
     delete(tmp_path)
     sql(tmp_path, f"UPDATE messages SET id = 1 WHERE session_id = '{OTHER}'")  # a database that began anew
-    with pytest.raises(Refused, match="stand in the way"):
+    with pytest.raises(Refused, match=r"table '\w+' is in the way \(\w+ .*, which belongs to session "):
         restore(ctx, ID)
     fresh = convert(ctx, f"codex:{made.to.session_id}", to="hermes", new=True)
     assert fresh.to.session_id not in (ID, OTHER)
     assert keys(open_session(ctx, fresh.to.session_id).session.messages) == keys(TALK)
+
+
+def usage(root: Path) -> list[tuple[str, ...]]:
+    with closing(sqlite3.connect(database(Home(root)))) as connection:
+        return connection.execute("SELECT session_id, model FROM session_model_usage").fetchall()
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_rows_left_without_their_session_are_named_with_what_to_do(counted: bool, ctx: Context, tmp_path: Path) -> None:
+    count = f"INSERT INTO session_model_usage (session_id, model) VALUES ('{ID}', 'm-1')"
+    if counted:
+        sql(tmp_path, count)
+    list(keep(ctx, [ID]))
+    made = convert(ctx, ID, to="codex")
+    delete(tmp_path)
+    if not counted:
+        sql(tmp_path, count)
+    go_on(made.to.path)
+    path = str(database(Home(tmp_path)))
+    for act in (lambda: restore(ctx, ID), lambda: convert(ctx, f"codex:{made.to.session_id}", to="hermes")):
+        with pytest.raises(Refused) as caught:
+            act()
+        error = caught.value
+        assert (error.code, error.concerns["path"], error.concerns["table"]) == (
+            "target_diverged",
+            path,
+            "session_model_usage",
+        )
+        assert error.message.startswith(f"{path}: a row of the table 'session_model_usage' is in the way (")
+        assert f"session_id '{ID}', model 'm-1'" in error.message
+        assert f"left of session {ID}, which is gone" in error.message
+        assert "UNIQUE" not in error.message
+        assert error.hint.startswith(f"With the agent ended, take the rows of session {ID} out of session_model_usage")
+        assert rows_of(tmp_path) is None
+    assert usage(tmp_path) == [(ID, "m-1")]
+    sql(tmp_path, "DELETE FROM session_model_usage")
+    restore(ctx, ID)
+    assert open_session(ctx, ID).found is not None
 
 
 def test_a_second_session_has_numbers_of_its_own(ctx: Context, tmp_path: Path) -> None:

@@ -19,10 +19,11 @@ HELP = """List sessions, newest first.
 
 Shows the sessions of this folder; with --all those of every folder. Sessions that their agent has deleted and clew
 keeps are in the list too, marked `kept here`. Sessions in which nothing was said, archived ones and those of helper
-agents are shown with --hidden.
+agents are shown with --hidden. What cannot be read (a session, or an agent's whole database) stands with the reason.
 
 Elsewhere than on a terminal it writes one session a line, columns separated by tabs and nothing cut: time of the
-last message, agent, id, state, number of messages, folder, title. With --json it writes one object a line.
+last message, agent, id, state, number of messages, folder, title (or why it cannot be read). With --json it writes
+one object a line.
 
 \b
 Examples:

@@ -15,7 +15,7 @@ import msgspec
 
 from clew.cli import dates, words
 from clew.cli.style import Look
-from clew.cli.width import cut, pad, width_of
+from clew.cli.width import cut, pad, width_of, wrap
 from clew.verbs.ls import Listed
 
 MIN_TITLE: Final = 24
@@ -53,14 +53,18 @@ class Columns(msgspec.Struct, frozen=True):
 
 def tab_line(row: Listed, look: Look) -> str:
     """Returns a session as columns separated by tabs, nothing cut: time, agent, id, state, messages, folder, title."""
-    texts = (row.updated or row.created, row.agent, row.id, row.state, str(row.messages), row.cwd, row.title)
+    title = f"cannot be read: {row.detail}" if row.state == "unreadable" and not row.title else row.title
+    texts = (row.updated or row.created, row.agent, row.id, row.state, str(row.messages), row.cwd, title)
     return "\t".join(look.safe(text, line=True) for text in texts)
 
 
 def list_lines(
     rows: Sequence[Listed], look: Look, now: datetime, zone: tzinfo | None = None, *, verbose: bool = False
 ) -> Iterator[str]:
-    """Yields headings and rows, cut to the width of `look`; with `verbose` the long words of a state below its row."""
+    """Yields headings and rows, cut to the width of `look`; below one that cannot be read stands why.
+
+    With `verbose` the long words of every state stand below their rows.
+    """
     now = now.astimezone(zone)
     folders = _folder_names(rows)
     cells = [_make_cells(row, look, now, zone, folders[row.cwd]) for row in rows]
@@ -71,8 +75,9 @@ def list_lines(
             heading = cell.heading
             yield look.paint("heading", heading)
         yield _row_line(cell, columns, look)
-        if verbose and row.detail:
-            yield "  " + look.paint("muted", look.safe(row.detail, line=True))
+        if row.detail and (verbose or row.state == "unreadable"):
+            for line in wrap("  " + look.safe(row.detail, line=True), look.width):
+                yield look.paint("muted", line)
 
 
 def plan_columns(cells: Sequence[Cells], width: int) -> Columns:

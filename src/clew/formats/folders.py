@@ -8,10 +8,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from clew.formats.protocol import Found
 from clew.platform.mapped import open_source
 
 LINK = "a symbolic link; clew follows none"
 """What stands against opening a session that lies behind one."""
+
+PUT_RIGHT = "Put it right (the file itself where it belongs, readable by you), then try again."
+"""What to do where nothing better is known."""
+
+REAL_PLACE = "Put the database itself where the link is, or name the home that it lies in."
 
 
 def entries_of(folder: Path, *, strict: bool = False) -> list[os.DirEntry[str]]:
@@ -36,6 +42,11 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
 def name_below(path: Path, base: Path) -> str:
     """Returns a stream's name: relative to the base folder where the file lies below it, else its whole path."""
     return path.relative_to(base).as_posix() if path.is_relative_to(base) else path.as_posix()
+
+
+def hiding(agent: str, path: Path, problem: str, hint: str = "") -> Found:
+    """Returns the entry that stands for a database which cannot be read: its sessions are hidden, and it is not."""
+    return Found(agent, path.stem, path, (path,), problem=problem, hint=hint or PUT_RIGHT, hides=True)
 
 
 class Later:

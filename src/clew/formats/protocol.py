@@ -72,6 +72,10 @@ class Found(msgspec.Struct, frozen=True):
     cwd_hint: str = ""
     problem: str = ""
     """Why it cannot be opened, when that is known already: such a session is listed, never hidden."""
+    hint: str = ""
+    """What to do about the problem, where the format knows."""
+    hides: bool = False
+    """Whether it is no session but a database with the problem: which sessions it has is not known."""
 
 
 class Owner(msgspec.Struct, frozen=True):

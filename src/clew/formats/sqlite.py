@@ -38,6 +38,7 @@ BEFORE_COMMIT = declare("rows.before-commit")
 AFTER_COMMIT = declare("rows.after-commit")
 
 _RESTART = "Start the agent once, so that it brings its database in order; then try again."
+_BROKEN = "Bring a sound copy of the file back. What clew kept of its sessions can be read all the same."
 
 
 class Tables:
@@ -63,6 +64,15 @@ class Tables:
         facts = self._facts(table)
         key = sorted((place, name) for name, place in facts if place)
         return tuple(name for _, name in key) or tuple(name for name, _ in facts)
+
+    def unique(self, table: str) -> list[tuple[str, ...]]:
+        """Returns the columns of each further key of a table; those over expressions or of some rows are left out."""
+        found: list[tuple[str, ...]] = []
+        for row in self.query(f"PRAGMA index_list({quote(table)})"):
+            names = [one[2] for one in self.query(f"PRAGMA index_info({quote(str(row[1]))})")]
+            if row[2] and not row[4] and all(isinstance(name, str) for name in names):
+                found.append(tuple(map(str, names)))
+        return found
 
     def _facts(self, table: str) -> tuple[tuple[str, int], ...]:
         if table not in self._columns:
@@ -131,15 +141,23 @@ def _facts(path: Path) -> tuple[int, int, int]:
     except FileNotFoundError as error:
         raise NotFoundError(f"{path} does not exist", path=str(path)) from error
     except OSError as error:
-        raise UnreadableSource(f"{path} cannot be read: {error.strerror}", path=str(path)) from error
+        raise UnreadableSource(
+            f"{path} cannot be read: {error.strerror}", hint="Make it yours to read.", path=str(path)
+        ) from error
     if not stat.S_ISREG(facts.st_mode):
-        raise UnreadableSource(f"{path} is no regular file", path=str(path))
+        what = "a directory" if stat.S_ISDIR(facts.st_mode) else "no regular file"
+        raise UnreadableSource(
+            f"{path} is {what}, where the database should be",
+            hint="Move it away and put the database back; the agent makes a new one when it starts.",
+            path=str(path),
+        )
     return facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
 def _unreadable(path: Path, error: Exception) -> FormatError:
-    what = "is damaged" if isinstance(error, (apsw.CorruptError, apsw.NotADBError)) else "cannot be read"
-    return UnreadableSource(f"{path} {what}: {error}", hint=_RESTART, path=str(path))
+    broken = isinstance(error, (apsw.CorruptError, apsw.NotADBError))
+    what, hint = ("is damaged", _BROKEN) if broken else ("cannot be read", _RESTART)
+    return UnreadableSource(f"{path} {what}: {error}", hint=hint, path=str(path))
 
 
 @contextmanager
@@ -148,15 +166,32 @@ def _opened(path: Path) -> Generator[Any]:
     head = _read_bytes(path, 100)
     if not head.startswith(MAGIC):
         what = "is empty" if not head else "is no SQLite database"
-        raise UnreadableSource(f"{path} {what}", hint=_RESTART, path=str(path))
+        raise UnreadableSource(f"{path} {what}", hint=_BROKEN if head else _RESTART, path=str(path))
     if _read_bytes(Path(f"{path}-journal"), 8).strip(b"\x00"):
         raise UnreadableSource(f"{path} was left in the middle of a change", hint=_RESTART, path=str(path))
     log = _read_bytes(Path(f"{path}-wal"))
+    if not log:
+        _check_size(path, head)
     with _view(path, log) as connection:
         encoding = connection.pragma("encoding")
         if encoding != "UTF-8":
-            raise UnsupportedVersion(f"{path} keeps its texts as {encoding}", path=str(path))
+            raise UnsupportedVersion(
+                f"{path} keeps its texts as {encoding}",
+                hint="clew reads databases whose texts are UTF-8, as the agents make them.",
+                path=str(path),
+            )
         yield connection
+
+
+def _check_size(path: Path, head: bytes) -> None:
+    """Raises SQLite's own error for a file that is shorter than it says: a page that is cut off reads as zeros."""
+    if len(head) < 100 or head[24:28] != head[92:96]:  # an old library wrote it and left the count as it was
+        return
+    page = int.from_bytes(head[16:18], "big")
+    wanted = (65536 if page == 1 else page) * int.from_bytes(head[28:32], "big")
+    size = path.stat().st_size
+    if size < wanted:
+        raise apsw.CorruptError(f"it is cut off, {size} bytes of {wanted}")
 
 
 def _read_bytes(path: Path, limit: int = -1) -> bytes:
@@ -166,7 +201,9 @@ def _read_bytes(path: Path, limit: int = -1) -> bytes:
     except FileNotFoundError:
         return b""
     except OSError as error:
-        raise UnreadableSource(f"{path} cannot be read: {error.strerror}", path=str(path)) from error
+        raise UnreadableSource(
+            f"{path} cannot be read: {error.strerror}", hint="Make it yours to read.", path=str(path)
+        ) from error
 
 
 @contextmanager
@@ -346,11 +383,16 @@ def change_database(path: Path, changes: Sequence[Change], *, make: Callable[[An
     `schema_differs`, `orphaned_log`), or UnreadableSource.
     """
     if path.is_symlink():
-        raise Refused(f"{path} is a symbolic link; clew writes through none", code="through_link", path=str(path))
+        raise Refused(
+            f"{path} is a symbolic link; clew writes through none",
+            code="through_link",
+            hint="Put the database itself where the link is, or name the home that it lies in.",
+            path=str(path),
+        )
     if path.exists():
         _facts(path)
         with _refusals(path), _transaction(path) as connection:
-            _apply_all(connection, changes)
+            _apply_all(connection, path, changes)
             fault(BEFORE_COMMIT)
         fault(AFTER_COMMIT)
     elif make is None:
@@ -372,7 +414,7 @@ def _make_new(path: Path, changes: Sequence[Change], make: Callable[[Any], None]
     try:
         with _refusals(path):
             make(connection)
-            _apply_all(connection, changes)
+            _apply_all(connection, path, changes)
         fault(BEFORE_COMMIT)
         write_new(path, [connection.serialize("main")], root=path.parent)
         fault(AFTER_COMMIT)
@@ -427,44 +469,103 @@ def _unwritten(path: Path, error: Exception) -> FormatError | Refused:
     return Refused(f"{path} cannot be written: {error}; nothing was written", code="write_failed", path=str(path))
 
 
-def _apply_all(connection: Any, changes: Sequence[Change]) -> None:
+def _apply_all(connection: Any, path: Path, changes: Sequence[Change]) -> None:
     tables = Tables(connection)
     fault(BEFORE_CHECK)
+    before: list[bytes | None] = []
     for change in changes:
         there = change.export(tables)
+        before.append(there)
         change.check(there)
-        _apply(connection, tables, change.decode(there) if there is not None else (), change.decode(change.data))
-    for change in changes:
-        _verify(change, change.export(tables))
+        present = change.decode(there) if there is not None else ()
+        _apply(connection, tables, path, present, change.decode(change.data))
+    for change, there in zip(changes, before, strict=True):
+        _verify(change, path, tables, new=there is None)
 
 
-def _apply(connection: Any, tables: Tables, present: Sequence[Row], wanted: Sequence[Row]) -> None:
+def _apply(connection: Any, tables: Tables, path: Path, present: Sequence[Row], wanted: Sequence[Row]) -> None:
     """Brings the rows from what they are to what they shall be: by key, and only what differs."""
     known = {(row.table, row_key(row, tables.key(row.table))): row for row in present}
     for row in wanted:
-        _fits(tables, row)
+        _fits(tables, path, row)
         old = known.pop((row.table, row_key(row, tables.key(row.table))), None)
-        if row.shared:
-            if old is None and not _is_there(connection, tables, row):
+        try:
+            if row.shared:
+                if old is None and not _is_there(connection, tables, row):
+                    _insert(connection, row)
+            elif old is None:
                 _insert(connection, row)
-        elif old is None:
-            _insert(connection, row)
-        else:
-            _update(connection, tables, row, changed_columns(old.values, row.values))
+            else:
+                _update(connection, tables, row, changed_columns(old.values, row.values))
+        except apsw.ConstraintError as error:
+            raise _in_the_way(tables, path, row, error) from error
     for row in known.values():
         if not row.shared:
             where, values = _where(tables, row)
             connection.execute(f"DELETE FROM {quote(row.table)} WHERE {where}", values)  # noqa: S608 - quoted names
 
 
-def _fits(tables: Tables, row: Row) -> None:
+def _in_the_way(tables: Tables, path: Path, row: Row, error: Exception) -> Refused:
+    """Returns the refusal that names the row which has the place of one that is to be put there, and what to do."""
+    by, owner = _rival(tables, row)
+    if not by:
+        return Refused(
+            f"{path} does not take a row of the table {row.table!r}: {error}; nothing was written",
+            code="target_diverged",
+            hint="It is of another version of the agent, or the session's rows are not whole.",
+            path=str(path),
+            table=row.table,
+        )
+    own = row.values.get("session_id")
+    left = owner if owner is not None and owner == own else ""
+    return _occupied(path, row, by, left, "" if left else owner or "")
+
+
+def _occupied(path: Path, row: Row, by: Sequence[str], left: str, owner: str = "") -> Refused:
+    """Returns the refusal over a row that is there: `left` of a session that is gone, or of another `owner`."""
+    named = ", ".join(f"{name} {row.values.get(name)!r}" for name in by)
+    whose = (
+        f", left of session {left}, which is gone" if left else f", which belongs to session {owner}" if owner else ""
+    )
+    hint = "Another session has a row of the same id there: write a new session (`clew convert --new`)."
+    if left:
+        hint = (
+            f"With the agent ended, take the rows of session {left} out of {row.table} (sqlite3); or write a new"
+            " session: `clew convert --new`."
+        )
+    return Refused(
+        f"{path}: a row of the table {row.table!r} is in the way ({named}{whose}); nothing was written",
+        code="target_diverged",
+        hint=hint,
+        path=str(path),
+        table=row.table,
+        row={name: str(row.values.get(name)) for name in by},
+    )
+
+
+def _rival(tables: Tables, row: Row) -> tuple[tuple[str, ...], str | None]:
+    """Returns the columns by which another row has this one's place, and the session that row says it is of."""
+    for names in (tables.key(row.table), *tables.unique(row.table)):
+        if any(row.values.get(name) is None for name in names):
+            continue
+        where = " AND ".join(f"{quote(name)} IS {_mark(row.values[name])}" for name in names)
+        statement = f"SELECT * FROM {quote(row.table)} WHERE {where}"  # noqa: S608 - quoted names
+        for found in tables.query(statement, [_bound(row.values[name]) for name in names]):
+            values = dict(zip(tables.columns(row.table), found, strict=False))
+            owner = values.get("session_id")
+            return names, owner if isinstance(owner, str) else None
+    return (), None
+
+
+def _fits(tables: Tables, path: Path, row: Row) -> None:
     missing = [name for name in row.values if name not in tables.columns(row.table)]
     if missing:
         what = f"no table {row.table!r}" if row.table not in tables.names else f"no column {row.table}.{missing[0]}"
         raise Refused(
-            f"this database has {what}, which the session's rows need; nothing was written",
+            f"{path} has {what}, which the session's rows need; nothing was written",
             code="schema_differs",
             hint="It is of another version of the agent: start the agent once, so that it brings it up to date.",
+            path=str(path),
         )
 
 
@@ -503,19 +604,29 @@ def _bound(value: Value) -> Any:
     return value.data if isinstance(value, BadText) else value
 
 
-def _verify(change: Change, there: bytes | None) -> None:
-    """Looks at what lies there now: the wanted rows in their order, equal in every column that they name."""
+def _verify(change: Change, path: Path, tables: Tables, *, new: bool) -> None:
+    """Looks at what lies there now: the wanted rows in their order, equal in every column that they name.
+
+    Where a `new` session has more than was put there, those rows were left of an earlier one of its id.
+    """
+    there = change.export(tables)
     if there is not None and own_lines(there) == own_lines(change.data):
         return
     found = [row for row in change.decode(there or b"") if not row.shared]
     wanted = [row for row in change.decode(change.data) if not row.shared]
+    put = {(row.table, row_key(row, tables.key(row.table))) for row in wanted}
+    for row in found if new else ():
+        key = tables.key(row.table)
+        if (row.table, row_key(row, key)) not in put:
+            raise _occupied(path, row, key, str(row.values.get("session_id") or "of this id"))
     same = len(found) == len(wanted) and all(
         one.table == other.table and not changed_columns(one.values, other.values)
         for one, other in zip(found, wanted, strict=True)
     )
     if not same:
         raise Refused(
-            "the rows did not come out as they should; nothing was written",
+            f"{path}: the rows did not come out as they should; nothing was written",
             code="schema_differs",
             hint="The database is of a version of the agent that clew does not know.",
+            path=str(path),
         )

@@ -16,6 +16,7 @@ import msgspec
 
 from clew.conversation.source import Buffer, Source, Stream
 from clew.errors import AmbiguousError, ClewError, NotFoundError, Refused, UnsupportedVersion
+from clew.formats.folders import LINK, REAL_PLACE, hiding
 from clew.formats.loose import NONE, Members, first_byte, members_of, raw_of, word_in
 from clew.formats.protocol import Found, Home, Settings
 from clew.formats.rows import (
@@ -29,7 +30,7 @@ from clew.formats.rows import (
     own_lines,
     session_of,
 )
-from clew.formats.shelf import LINK, Shelf, places_of
+from clew.formats.shelf import Shelf, places_of
 from clew.formats.sketch import Sketch
 from clew.formats.sqlite import MAGIC, Change, Tables, change_database, read_database
 
@@ -210,6 +211,7 @@ class Vault:
                 what = f"no table {table!r}" if table not in tables.names else f"no column {table}.{missing[0]}"
                 raise UnsupportedVersion(
                     f"{path} has {what}: it is half made, or of a version of {self.title} that clew does not know",
+                    hint=f"Start {self.title} once, so that it brings its database up to date; then try again.",
                     path=str(path),
                 )
 
@@ -228,7 +230,7 @@ class Vault:
 
     def _in_database(self, path: Path) -> Iterator[Found]:
         if path.is_symlink():
-            yield Found(self.agent, path.stem, path, (path,), problem=LINK)
+            yield hiding(self.agent, path, f"{path} is {LINK}", REAL_PLACE)
             return
 
         def read(tables: Tables) -> list[Listed]:
@@ -240,7 +242,7 @@ class Vault:
         except NotFoundError:
             return
         except ClewError as error:
-            yield Found(self.agent, path.stem, path, (path,), problem=error.message)
+            yield hiding(self.agent, path, error.message, error.hint)
             return
         for one in listed:
             cwd = one.cwd or self._folder(path)

@@ -61,8 +61,10 @@ def ls(
 
     `hidden` also shows empty, archived and helper sessions; `limit` ends the list early.
     """
-    listed = list_all(ctx, agent)
+    hiding: list[str] = []
+    listed = list_all(ctx, agent, hiding)
     if not every_folder:
+        ctx.notes.extend(hiding)
         wanted = folder_key(str(cwd if cwd is not None else ctx.cwd))
         listed = [row for row in listed if folder_key(row.cwd) == wanted]
     if not hidden:
@@ -70,13 +72,16 @@ def ls(
     yield from listed[:limit]
 
 
-def list_all(ctx: Context, agent: str | None = None) -> list[Listed]:
-    """Returns every session of every folder, newest first, deleted ones that clew keeps included."""
+def list_all(ctx: Context, agent: str | None = None, hiding: list[str] | None = None) -> list[Listed]:
+    """Returns every session of every folder, newest first, deleted ones that clew keeps included.
+
+    What is wrong with databases whose sessions are not seen is added to `hiding`.
+    """
     there: list[Listed] = []
     inside: set[tuple[str, str]] = set()
     threads = _threads(ctx)
     for form in (get_format(agent),) if agent else all_formats():
-        there += _list_agent(ctx, form, threads, inside)
+        there += _list_agent(ctx, form, threads, inside, hiding if hiding is not None else [])
     there += _gone(ctx, there, threads, agent, inside)
     there.sort(key=lambda row: (row.updated or row.created, row.id), reverse=True)
     return _with_short_ids(there)
@@ -88,7 +93,11 @@ def newest_here(ctx: Context, agent: str | None) -> Listed | None:
 
 
 def _list_agent(
-    ctx: Context, form: Format, threads: dict[tuple[str, str], ThreadId], inside: set[tuple[str, str]]
+    ctx: Context,
+    form: Format,
+    threads: dict[tuple[str, str], ThreadId],
+    inside: set[tuple[str, str]],
+    hiding: list[str],
 ) -> Iterator[Listed]:
     cache = ctx.stores.index
     known = cache.get_all(AgentName(form.name))
@@ -96,6 +105,7 @@ def _list_agent(
     seen: set[str] = set()
     owners = form.resume.owners(ctx.home)
     founds = list(form.locate.find(ctx.home))
+    hiding += [f"{found.problem}; its sessions are not listed" for found in founds if found.hides]
     unread = [f for f in founds if _recall(known.get(_cache_key(form, f)), f) is None]
     looks = look_at(ctx, form, unread)
     for found in founds:
@@ -129,7 +139,7 @@ def _facts(found: Found) -> FileFacts:
 
 
 def _recall(cached: Cached | None, found: Found) -> Remembered | None:
-    if cached is None or cached.facts != _facts(found):
+    if cached is None or cached.facts != _facts(found) or found.problem:
         return None
     return decode_remembered(cached.body)
 

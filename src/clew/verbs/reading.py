@@ -10,6 +10,7 @@ import msgspec
 from clew.conversation.source import Session, Source
 from clew.conversation.walk import session_keys
 from clew.errors import AmbiguousError, ClewError, UnreadableSource
+from clew.formats.folders import PUT_RIGHT
 from clew.formats.protocol import Format, Found, Home
 from clew.formats.registry import all_formats, get_format
 from clew.formats.rows import database_of, is_rows, session_of
@@ -52,10 +53,34 @@ def load_source(ctx: Context, form: Format, found: Found, home: Home | None = No
     """Returns the source of a session with its references resolved: on the disk first, then in the store."""
     home = home or ctx.home
     if found.problem:
-        raise UnreadableSource(f"{found.path}: {found.problem}", path=str(found.path), session=found.id)
+        raise unreadable(form, found)
     source = form.locate.load(found, home)
     owner = form.resume.owner(found, home) is not None
     return msgspec.structs.replace(source, resolve=resolver(ctx, form, home, source.resolve), growing=owner)
+
+
+def unreadable(form: Format, found: Found, wanted: str = "") -> UnreadableSource:
+    """Returns the error that says what is wrong with a session, or with a database whose sessions are not seen.
+
+    `wanted` is what was asked for ("session X"), where what is wrong may hide it.
+    """
+    message = found.problem if str(found.path) in found.problem else f"{found.path}: {found.problem}"
+    if wanted:
+        message += f"; so whether {form.title} has {wanted} cannot be seen"
+    return UnreadableSource(
+        message,
+        hint=found.hint or PUT_RIGHT,
+        agent=form.name,
+        path=str(found.path),
+        session=None if found.hides else found.id,
+    )
+
+
+def refuse_hidden(ctx: Context, agent: str | None, wanted: str) -> None:
+    """Raises UnreadableSource where a database cannot be read that may have what was not found."""
+    for form, found in find_sessions(ctx, agent):
+        if found.hides:
+            raise unreadable(form, found, wanted)
 
 
 def resolver(
@@ -85,7 +110,7 @@ def open_path(ctx: Context, path: Path, agent: str | None = None) -> Opened:
     path, session_id = _split_rows(path.absolute())
     there: list[tuple[Format, Found]] = []
     for form, found in find_sessions(ctx, agent):
-        if path in (found.path, *found.files) and session_id in ("", found.id):
+        if path in (found.path, *found.files) and (found.hides or session_id in ("", found.id)):
             if form.place_rows is None:
                 return open_found(ctx, form, found)
             there.append((form, found))

@@ -20,7 +20,7 @@ from clew.verbs import lineage_rows as rows
 from clew.verbs.capture import captured_source
 from clew.verbs.context import Context
 from clew.verbs.ls import Listed, list_all, newest_here
-from clew.verbs.reading import Opened, find_sessions, open_found, open_path
+from clew.verbs.reading import Opened, find_sessions, open_found, open_path, refuse_hidden
 
 _THREAD = re.compile(r"t[0-9a-f]{16}\Z")
 
@@ -31,6 +31,7 @@ def open_session(ctx: Context, ref: str) -> Opened:
     if rest == "@":
         row = newest_here(ctx, agent)
         if row is None:
+            refuse_hidden(ctx, agent, f"a session of {ctx.cwd}")
             who = f" of {agent}" if agent else ""
             raise NotFoundError(
                 f"no session{who} in {ctx.cwd}", hint="`clew ls --all` lists those of every folder.", path=str(ctx.cwd)
@@ -108,6 +109,7 @@ def open_by_id(ctx: Context, agent: str | None, text: str) -> Opened:
     row = _titled(ctx, agent, text)
     if row is not None:
         return open_listed(ctx, row)
+    refuse_hidden(ctx, agent, f"session {text}")
     raise NotFoundError(
         f"no session has the id {text!r}" + (f" in {agent}" if agent else ""),
         hint="`clew ls --all --hidden` lists all; a prefix needs at least 4 characters.",
@@ -145,6 +147,7 @@ def _of_thread(ctx: Context, thread: ThreadId) -> Listed:
     for row in list_all(ctx, agent):
         if row.id == native:
             return row
+    refuse_hidden(ctx, agent, f"session {native}")
     raise NotFoundError(f"session {agent}:{native} of thread {thread} is gone and was not kept", thread=thread)
 
 

@@ -352,7 +352,7 @@ def test_a_database_that_appears_meanwhile_is_not_replaced(home: Home) -> None:
 
 def test_ids_of_another_session_stand_in_the_way(home: Home, kept: bytes) -> None:
     stolen = kept.replace(ID.encode(), OTHER.encode())  # numbers of messages are keys of the whole table
-    with pytest.raises(Refused, match="stand in the way"):
+    with pytest.raises(Refused, match=r"table '\w+' is in the way \(\w+ .*, which belongs to session "):
         place(home, stolen, id_=OTHER)
     assert present(home, OTHER) is None
     assert present(home) == kept

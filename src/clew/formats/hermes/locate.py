@@ -15,6 +15,7 @@ from zlib import crc32
 
 from clew.conversation.source import Source, Stream
 from clew.errors import AmbiguousError, ClewError, NotFoundError
+from clew.formats.folders import LINK, REAL_PLACE, hiding
 from clew.formats.hermes.database import check_layout, export_session
 from clew.formats.hermes.reader import AGENT, relation_of
 from clew.formats.hermes.writer import DATABASE
@@ -47,7 +48,7 @@ class HermesLocate:
         """Yields every session: helpers, archived ones, and those that were compacted into another are marked."""
         path = self.database(home)
         if path.is_symlink():
-            yield Found(AGENT, path.stem, path, (path,), problem=f"{path} is a symbolic link")
+            yield hiding(AGENT, path, f"{path} is {LINK}", REAL_PLACE)
         elif path.exists():
             yield from _in_database(path)
 
@@ -120,7 +121,7 @@ def _in_database(path: Path) -> Iterator[Found]:
     except NotFoundError:
         return
     except ClewError as error:
-        yield Found(AGENT, path.stem, path, (path,), problem=error.message)
+        yield hiding(AGENT, path, error.message, error.hint)
         return
     by_id = {row[0]: row[1:] for row in counts}
     for row in rows:

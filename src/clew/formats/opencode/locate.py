@@ -16,6 +16,7 @@ from typing import Any, Literal, cast
 
 from clew.conversation.source import Source, Stream
 from clew.errors import AmbiguousError, ClewError, NotFoundError, UnsupportedVersion
+from clew.formats.folders import LINK, REAL_PLACE, hiding
 from clew.formats.opencode.database import check_layout, export_session
 from clew.formats.opencode.project import find_project
 from clew.formats.protocol import Found, Home, Settings
@@ -157,7 +158,7 @@ def _is_database(path: Path) -> bool:
 
 def _in_database(path: Path) -> Iterator[Found]:
     if path.is_symlink():
-        yield Found(AGENT, path.stem, path, (path,), problem=f"{path} is a symbolic link")
+        yield hiding(AGENT, path, f"{path} is {LINK}", REAL_PLACE)
         return
 
     def read(tables: Tables) -> list[tuple[Any, ...]]:
@@ -170,7 +171,7 @@ def _in_database(path: Path) -> Iterator[Found]:
     except NotFoundError:
         return
     except ClewError as error:
-        yield Found(AGENT, path.stem, path, (path,), problem=error.message)
+        yield hiding(AGENT, path, error.message, error.hint)
         return
     for row in rows:
         if isinstance(row[0], str):
@@ -241,7 +242,7 @@ def _found_file(base: Path, path: Path) -> Found:
     kind: Literal["session", "helper"] = "helper" if isinstance(parent, str) else "session"
     files = _tree_files(base, path)
     link = next((file for file in files if file.is_symlink()), None)
-    problem = f"{link} is a symbolic link" if link is not None else ""
+    problem = f"{link} is {LINK}" if link is not None else ""
     return Found(
         AGENT, path.stem, path, (path,), _stamp(files), kind, folder if isinstance(folder, str) else "", problem
     )
