@@ -134,3 +134,25 @@ def test_a_fence_beyond_all_bounds_in_one_row_does_not_spoil_the_floor(make, cas
     with make() as ctx:
         assert ctx.stores.records.mark_restored().fence_floor < 2**53
         disown(ctx, own_session(ctx, get_format("claude"), case.session_id, "/"), "done")
+
+
+@pytest.mark.parametrize("number", [-(2**63), 2**63 - 1])
+@pytest.mark.parametrize(
+    ("column", "sorts"),
+    [
+        ("threads SET created_at", ["time_impossible"]),
+        ("threads SET updated_at", ["time_impossible"]),
+        ("strands SET created_at", ["time_impossible", "time_impossible"]),
+        ("strands SET updated_at", ["time_impossible", "time_impossible"]),
+        ("edges SET at", ["time_impossible"]),
+    ],
+)
+def test_a_time_that_no_calendar_holds_is_told_and_in_nobodys_way(make, case, column, sorts, number):
+    spoil(make, f"UPDATE {column} = {number}")
+    with make() as ctx:
+        assert [one.sort for one in check_store(ctx)] == sorts
+        assert ps(ctx) == []
+        assert len(log(ctx, case.session_id).strands) == 2
+        assert plan_attach(ctx, case.session_id).decision != "refused"
+        disown(ctx, own_session(ctx, get_format("claude"), case.session_id, "/"), "done")
+        convert(ctx, case.session_id, to="codex")

@@ -171,7 +171,7 @@ class Problem(msgspec.Struct, frozen=True):
 
     file_damaged, pack_unreadable, segment_missing, segment_digest, side_missing, side_digest, source_id,
     capture_unreadable, refers_missing, list_damaged; of the records: record_unreadable, thread_missing,
-    journal_damaged, edge_unreadable, operation_unreadable.
+    journal_damaged, edge_unreadable, operation_unreadable, time_impossible.
     """
 
     sort: str

@@ -12,6 +12,10 @@ from datetime import UTC, datetime, timedelta
 from clew.errors import Conflict
 from clew.store.record_protocol import FENCE_FLOOR, FENCE_MOVED, STRAND_HELD, Place
 
+EARLIEST = datetime.min.replace(tzinfo=UTC)
+LATEST = datetime.max.replace(tzinfo=UTC)
+"""The ends of the calendar. Nothing is written with such a time: one that is read so is damaged."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -23,8 +27,11 @@ def make_micros(time: datetime) -> int:
 
 
 def read_micros(micros: int) -> datetime:
-    """Returns the time, in UTC, of so many microseconds since 1970."""
-    return _EPOCH + micros * _MICROSECOND
+    """Returns the time, in UTC, of so many microseconds since 1970; of what no calendar holds, the nearest it does."""
+    try:
+        return _EPOCH + micros * _MICROSECOND
+    except OverflowError:
+        return EARLIEST if micros < 0 else LATEST
 
 
 def make_text(text: str) -> bytes:

@@ -6,6 +6,7 @@ Nothing is changed; one row that cannot be read is a finding, never the end of t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 
 from clew.errors import ClewError
 from clew.journal.opening import Corrupt
@@ -14,6 +15,7 @@ from clew.lease.record import UnreadableRecord
 from clew.lineage.edge import StrandId, load_edge
 from clew.lineage.stored import Malformed
 from clew.store.protocol import Problem
+from clew.store.rows import EARLIEST, LATEST
 from clew.verbs.context import Context
 from clew.verbs.journaling import classify_journal
 
@@ -35,8 +37,12 @@ def check_store(ctx: Context) -> Iterator[Problem]:
 def _records(ctx: Context) -> Iterator[Problem]:
     leases, store = ctx.leases, ctx.stores.records
     store.state()
-    known = {row.id for row in store.threads()}
+    known: set[str] = set()
+    for thread in store.threads():
+        known.add(thread.id)
+        yield from _times(f"thread {thread.id}", thread.created_at, thread.updated_at)
     for row in store.strands():
+        yield from _times(f"{row.agent} {row.native_id or row.id}", row.created_at, row.updated_at)
         stored = leases.view_row(StrandId(row.id), row).stored
         if isinstance(stored, UnreadableRecord):
             yield Problem("record_unreadable", f"{row.agent} {row.native_id or row.id}: {stored.fault}")
@@ -47,6 +53,7 @@ def _records(ctx: Context) -> Iterator[Problem]:
             if isinstance(opening, Corrupt):
                 yield Problem("journal_damaged", f"{head.name}: {opening.cause}, {opening.dropped} rows")
     for edge in store.edges():
+        yield from _times(f"edge to {edge.to_strand}", edge.at)
         try:
             load_edge(edge.body)
         except Malformed as error:
@@ -56,3 +63,8 @@ def _records(ctx: Context) -> Iterator[Problem]:
             load_row(operation.body)
         except Malformed as error:
             yield Problem("operation_unreadable", f"{operation.key!r}: {error}")
+
+
+def _times(what: str, *times: datetime) -> Iterator[Problem]:
+    if any(time in (EARLIEST, LATEST) for time in times):
+        yield Problem("time_impossible", f"{what}: no calendar holds a time of it")
