@@ -73,6 +73,8 @@ def test_messages_name_the_missing_evidence_and_the_act() -> None:
     pending = refusal("ownership_unknown", "no_live_owner", settlement="settle-x-3")
     assert "exited" in pending.message
     assert "Reopen to finish settling" in pending.hint
+    moved = refusal("conflict", "identity_mismatch", what="account", recorded="a", given="b")
+    assert "`clew convert SESSION --to AGENT --new`" in moved.hint
 
 
 def test_s94_what_is_no_known_refusal_rises() -> None:

@@ -87,11 +87,11 @@ TABLE: Final[dict[tuple[str, str], Wordings]] = {
     ("conflict", "identity_mismatch"): (
         (
             "the session belongs to another {what} ({recorded}, not {given})",
-            "Open it where it belongs, or fork it into a new session.",
+            "Open it where it belongs, or fork it into a new session: `clew convert SESSION --to AGENT --new`.",
         ),
         (
             "the session belongs to another place, agent or account",
-            "Open it where it belongs, or fork it into a new session.",
+            "Open it where it belongs, or fork it into a new session: `clew convert SESSION --to AGENT --new`.",
         ),
     ),
     ("conflict", "session_exists"): (
