@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -11,6 +12,7 @@ from clew.conversation.source import Session, SideFile, Source, Stream
 from clew.conversation.walk import letting_go, session_keys
 from clew.errors import ClewError, Conflict
 from clew.formats.protocol import Format
+from clew.formats.registry import format_names, get_format
 from clew.ids import AgentName, CaptureId, ChainKey, Digest, NativeId, SourceId
 from clew.residue.choose import Candidate, is_sound
 from clew.residue.segments import Slice, cut_session, slice_segments
@@ -242,6 +244,25 @@ def captured_source(ctx: Context, form: Format, session_id: str, capture: int | 
         hint_id=chosen.session_id or session_id,
         hint_cwd=facts.cwd,
     )
+
+
+def captures_at(ctx: Context, path: Path, agent: str | None = None) -> tuple[Capture, ...]:
+    """Returns the captures of sessions that lay at a path, oldest first: a file is known by it when it is gone, too.
+
+    An agent that names sessions by their files has two of one id where two folders hold files of one name.
+    """
+    if not ctx.stores.has_residue:
+        return ()
+    wanted = path.parent.resolve() / path.name
+    bases: dict[str, Path] = {}
+    there: list[Capture] = []
+    for capture in ctx.stores.residue.captures(agent=None if agent is None else AgentName(agent)):
+        if capture.session_id and capture.streams and capture.agent in format_names():
+            name, form = capture.streams[0].path, get_format(capture.agent)
+            base = bases.setdefault(form.name, Path(form.locate.base(ctx.home)).resolve())
+            if base / name == wanted:
+                there.append(capture)
+    return tuple(there)
 
 
 def captured_side(ctx: Context, capture: CaptureId) -> tuple[SideFile, ...]:

@@ -5,6 +5,7 @@ It is continued only while it is a prefix of the conversation; where somebody we
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from clew.conversation.walk import session_keys
 from clew.errors import Refused
 from clew.formats.protocol import Found
+from clew.formats.rows import database_of
 from clew.ids import ChainKey
 from clew.residue.restore import RestoreReport, first_difference
 from clew.verbs.capture import capture_session
@@ -35,6 +37,8 @@ def find_existing(job: Job, own: frozenset[str]) -> Existing | None:
     there: list[Existing] = []
     for session_id in sorted(own):
         for found in find_by_id(job.target, job.home, session_id):
+            if not found.hides and not os.path.lexists(database_of(str(found.path))):
+                continue  # what is left beside a file that is gone: it is put back
             opened = _open(job, found)
             there.append(Existing(opened, _common(job.keys, opened.keys)))
     if not there:

@@ -17,7 +17,7 @@ from clew.formats.rows import database_of
 from clew.ids import ThreadId
 from clew.lineage.thread import latest_strand
 from clew.verbs import lineage_rows as rows
-from clew.verbs.capture import captured_source
+from clew.verbs.capture import captured_source, captures_at
 from clew.verbs.context import Context
 from clew.verbs.ls import Listed, list_all, newest_here
 from clew.verbs.reading import Opened, find_sessions, open_found, open_path, refuse_hidden
@@ -44,9 +44,20 @@ def open_session(ctx: Context, ref: str) -> Opened:
         there = path.exists() or path.is_symlink() or Path(database_of(str(path))).exists()
         if there or "/" in rest:
             if not there:
-                raise NotFoundError(f"{path} does not exist", path=str(path))
+                return _open_gone(ctx, path, agent)
             return open_path(ctx, path, agent)
     return open_by_id(ctx, agent, rest)
+
+
+def _open_gone(ctx: Context, path: Path, agent: str | None) -> Opened:
+    kept = captures_at(ctx, path, agent)
+    if not kept:
+        raise NotFoundError(
+            f"{path} does not exist, and clew kept no session that lay there",
+            hint="`clew ls --all --hidden` lists all that are here or kept.",
+            path=str(path),
+        )
+    return open_captured(ctx, kept[-1].agent, kept[-1].session_id or "", kept[-1].id)
 
 
 def split_agent(ref: str) -> tuple[str | None, str]:

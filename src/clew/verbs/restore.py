@@ -15,7 +15,7 @@ from clew.formats.registry import get_format
 from clew.ids import AgentName, CaptureId, NativeId
 from clew.store.protocol import Capture
 from clew.verbs import lineage_rows as rows
-from clew.verbs.capture import captured_bytes, read_facts
+from clew.verbs.capture import captured_bytes, captures_at, read_facts
 from clew.verbs.context import Context
 from clew.verbs.own import holding, refuse_held
 from clew.verbs.place import base_of, is_same, make_item, place_all, present_stream, shown_path
@@ -46,7 +46,7 @@ def restore(ctx: Context, ref: str, *, to: Path | None = None, capture: int | No
     (`damaged_segment`) when the store cannot give all bytes. Then nothing was written.
     """
     captures = find_captures(ctx, ref)
-    chosen = _pick(captures, capture)
+    chosen = _pick(captures, capture) if capture is not None else _newest(ctx, ref, captures)
     form = get_format(chosen.agent)
     home = Home(to.absolute()) if to is not None else ctx.home
     base = base_of(form, home)
@@ -128,9 +128,14 @@ def _hint_on_disk(ctx: Context, agent: str | None, text: str) -> str:
     return ""
 
 
-def _pick(captures: Sequence[Capture], number: int | None) -> Capture:
-    if number is None:
-        return captures[-1]
+def _newest(ctx: Context, ref: str, captures: tuple[Capture, ...]) -> Capture:
+    """Returns the newest capture; where a path was named, the newest of what lay there: one id may have two files."""
+    agent, text = split_agent(ref or "@")
+    there = {one.id for one in captures_at(ctx, ctx.cwd / text, agent)} if "/" in text else set[int]()
+    return next((one for one in reversed(captures) if one.id in there), captures[-1])
+
+
+def _pick(captures: Sequence[Capture], number: int) -> Capture:
     if not 1 <= number <= len(captures):
         raise NotFoundError(
             f"capture {number} does not exist: this session has {len(captures)}",

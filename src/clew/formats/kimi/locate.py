@@ -55,9 +55,8 @@ class KimiLocate:
 
     def _in_session(self, folder: Path) -> Iterator[Found]:
         agents = [entry for entry in entries_of(folder / "agents") if is_folder(entry)]
-        if "main" not in [entry.name for entry in agents] and not os.path.lexists(folder / STATE):
-            return
-        yield _found(folder / MAIN, folder.name, "session")
+        if os.path.lexists(folder / MAIN) or os.path.lexists(folder / STATE):
+            yield _found(folder / MAIN, folder.name, "session")
         for entry in agents:
             if entry.name != "main":
                 yield _found(Path(entry.path) / _WIRE, f"{folder.name}.{entry.name}", "helper")
