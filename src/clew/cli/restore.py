@@ -12,6 +12,7 @@ HELP = """Put a session's files back, byte for byte.
 
 Writes the files of a captured session, its side files included, where they were; with --to below another folder that
 stands for the home. A file that is there with the same bytes stays; over other bytes nothing is written (exit 5).
+What the agent needs besides to list the session is made anew where it is missing, and told as `index`.
 Capture 1 is the oldest; the newest is taken when --capture is left out.
 
 \b
@@ -49,7 +50,7 @@ def COMMAND(  # noqa: N802 - the name under which every verb's module offers its
     screen.line(
         look.paint("muted", f"  capture {done.capture} of {done.captures}, taken {look.safe(done.taken, line=True)}")
     )
-    for sort, paths in (("file ", done.paths), ("there", done.unchanged)):
+    for sort, paths in (("file ", done.paths), ("there", done.unchanged), ("index", done.listed)):
         for path in paths:
             screen.line(f"  {look.paint('muted', sort)} {look.safe(run.shorten(path), line=True)}")
     for warning in done.warnings:

@@ -17,6 +17,7 @@ from clew.verbs import lineage_rows as rows
 from clew.verbs.capture import capture_session
 from clew.verbs.conversion import Job
 from clew.verbs.converted import Command, Converted, End, Report
+from clew.verbs.listing import missing_index
 from clew.verbs.own import holding
 from clew.verbs.place import (
     Item,
@@ -51,6 +52,9 @@ def put(
     kept = [file for file in side if file.path not in made]
     missing = [item for file in kept if (item := _missing(job, base, file)) is not None]
     items = [*missing, *(make_item(job.target, base, stream, None) for stream in streams)]
+    if workshop.written is None:  # nothing was spliced: the files by which the agent lists it are named by nobody yet
+        own = {stream.path for stream in streams} | {file.path for file in side}
+        items += missing_index(job.target, base, session, workshop.options, own)
     paths = tuple(shown_path(job.target, base, stream.path) for stream in streams)
     return deliver(job, base, items, session, report, workshop, paths)
 

@@ -6,25 +6,30 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+from blake3 import blake3
 
 from clew.conversation.digest import bytes_digest
-from clew.conversation.source import Stream
+from clew.conversation.source import SideFile, Source, Stream
 from clew.errors import ClewError, NotFoundError, Refused
-from clew.formats.protocol import Format, Home
+from clew.formats.protocol import Format, Home, WriteOptions
 from clew.formats.registry import get_format
-from clew.ids import AgentName, CaptureId, NativeId
+from clew.ids import AgentName, CaptureId, NativeId, derive_uuid
 from clew.store.protocol import Capture
 from clew.verbs import lineage_rows as rows
 from clew.verbs.capture import captured_bytes, captures_at, read_facts
 from clew.verbs.context import Context
+from clew.verbs.listing import missing_index, place_index
 from clew.verbs.own import holding, refuse_held
-from clew.verbs.place import base_of, is_same, make_item, place_all, present_stream, shown_path
-from clew.verbs.reading import find_sessions
+from clew.verbs.place import Item, base_of, holds_rows, is_same, make_item, place_all, present_stream, shown_path
+from clew.verbs.reading import find_sessions, resolver
 from clew.verbs.refer import ambiguous, open_session, split_agent
 
 
 class RestoredFiles(msgspec.Struct, frozen=True):
-    """What was put back: which capture of the session (numbers from 1, oldest first), and the files."""
+    """What was put back: which capture of the session (numbers from 1, oldest first), and the files.
+
+    `listed` are files by which the agent finds the session and which were missing: made anew, and no part of `digest`.
+    """
 
     agent: str
     session_id: str
@@ -37,6 +42,7 @@ class RestoredFiles(msgspec.Struct, frozen=True):
     digest: str
     cwd: str = ""
     warnings: tuple[str, ...] = ()
+    listed: tuple[str, ...] = ()
 
 
 def restore(ctx: Context, ref: str, *, to: Path | None = None, capture: int | None = None) -> RestoredFiles:
@@ -52,14 +58,15 @@ def restore(ctx: Context, ref: str, *, to: Path | None = None, capture: int | No
     base = base_of(form, home)
     wanted = (*captured_bytes(ctx, chosen), *_side(ctx, chosen))
     todo, same = _compare(form, home, wanted)
-    session_id = chosen.session_id or ""
+    session_id, facts = chosen.session_id or "", read_facts(chosen)
+    index = _index(ctx, form, home, wanted, len(chosen.streams), session_id, facts.cwd)
     held = refuse_held(ctx, form, session_id) if todo and to is None and session_id else None
     with holding(ctx, held):
         place_all(form, home, [make_item(form, base, stream, None) for stream in reversed(todo)], ctx.now_ms())
+        listed = place_index(base, index)
     if held is not None:
         with ctx.leases.transaction():
             rows.append_return(ctx, held.session_id, form, session_id)
-    facts = read_facts(chosen)
     return RestoredFiles(
         chosen.agent,
         chosen.session_id or "",
@@ -72,7 +79,30 @@ def restore(ctx: Context, ref: str, *, to: Path | None = None, capture: int | No
         bytes_digest(b"".join(bytes(s.data) for s in wanted[: len(chosen.streams)])),
         facts.cwd,
         _fuller(ctx, captures, chosen) if capture is None else (),
+        tuple(map(str, listed)),
     )
+
+
+def _index(
+    ctx: Context, form: Format, home: Home, wanted: Sequence[Stream], count: int, session_id: str, cwd: str
+) -> list[Item]:
+    """Returns what the agent needs to list the session and the home lacks; the first `count` files are its streams."""
+    if form.splice is None or any(holds_rows(form, stream.path) for stream in wanted):
+        return []
+    side = tuple(SideFile(s.path, s.mode, len(s.data), lambda s=s: memoryview(s.data)) for s in wanted[count:])
+    resolve = resolver(ctx, form, ctx.home, None)
+    session = form.read(Source(tuple(wanted[:count]), side, resolve, hint_id=session_id, hint_cwd=cwd))
+    cwd = session.cwd or cwd
+    options = WriteOptions(
+        session_id=session_id,
+        cwd=cwd,
+        now_ms=ctx.now_ms(),
+        new_id=lambda name: derive_uuid(blake3(f"{session_id}\x00{name}".encode()).digest()),
+        title=session.title,
+        path=wanted[count - 1].path if count else "",
+        facts=form.surroundings(home, cwd) if form.surroundings is not None else {},
+    )
+    return missing_index(form, base_of(form, home), session, options, {stream.path for stream in wanted})
 
 
 def _fuller(ctx: Context, captures: Sequence[Capture], chosen: Capture) -> tuple[str, ...]:

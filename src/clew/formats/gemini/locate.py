@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -174,23 +174,38 @@ LOCATE = GeminiLocate()
 def surroundings(home: Home, cwd: str) -> Mapping[str, str]:
     """Returns the slug under which the agent looks for sessions of a folder, where it has one (`slug`).
 
-    Where it has none and its first choice is another folder's, `claim` names one that is free.
+    Where it has none and its first choice is another folder's, `claim` names one that is free; `taken` are those of
+    other folders, one a line.
     """
     base = LOCATE.base(home)
     registry = read_registry(base)
     for slug, folder in registry.items():
         if folder == cwd and folder_of(base / PLACES / slug, {}) in ("", cwd):
             return {"slug": slug}
+    taken = {slug for slug, folder in registry.items() if folder != cwd}
+    claim = ""
     for place in (PLACES, HISTORY):
         for entry in entries_of(base / place):
-            if _SLUG.fullmatch(entry.name) and folder_of(Path(entry.path), {}) == cwd:
-                return {"slug": entry.name} if place == PLACES else {"claim": entry.name}
+            if not _SLUG.fullmatch(entry.name):
+                continue
+            if folder_of(Path(entry.path), {}) == cwd:
+                if place == PLACES:
+                    return {"slug": entry.name}
+                claim = claim or entry.name
+            elif _is_taken(Path(entry.path), cwd):
+                taken.add(entry.name)
+    return {"claim": claim or _free_slug(cwd, taken | registry.keys())} | (
+        {"taken": "\n".join(sorted(taken))} if taken else {}
+    )
+
+
+def _free_slug(cwd: str, taken: Collection[str]) -> str:
     slug, number = make_slug(cwd), 0
     claim = slug
-    while claim in registry or any(_is_taken(base / place / claim, cwd) for place in (PLACES, HISTORY)):
+    while claim in taken:
         number += 1
         claim = f"{slug}-{number}"
-    return {"claim": claim}
+    return claim
 
 
 def _is_taken(place: Path, cwd: str) -> bool:

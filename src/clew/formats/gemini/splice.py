@@ -13,7 +13,7 @@ from clew.conversation.source import Buffer, Session, Stream
 from clew.errors import UnwritableContent
 from clew.formats.gemini.document import Frame, frame_document, is_document
 from clew.formats.gemini.reader import last_calls
-from clew.formats.gemini.writer import DIALECT, Records
+from clew.formats.gemini.writer import DIALECT, Records, unmarked_owner
 from clew.formats.jsonout import whole_lines
 from clew.formats.parts.spelling import Pieces, encode_value
 from clew.formats.parts.writing import count_losses, invented_content
@@ -45,7 +45,8 @@ def splice(prefix: Session, messages: Sequence[Message], options: WriteOptions) 
 
     losses, invented = count_losses(messages, DIALECT, thinks=True)
     file = WrittenFile(stream.path or options.path, chunks, stream.mode)
-    return Written(prefix.id or options.session_id, (file,), losses, invented + len(open_calls))
+    files = (file, *unmarked_owner(file.path, prefix.cwd or options.cwd, options))
+    return Written(prefix.id or options.session_id, files, losses, invented + len(open_calls))
 
 
 def _behind_lines(stream: Stream, records: Iterator[Pieces], options: WriteOptions) -> Iterator[Buffer]:

@@ -65,9 +65,28 @@ def write(messages: Sequence[Message], options: WriteOptions) -> Written:
 
     files = [WrittenFile(options.path or stream_path(slug, options.session_id, start), chunks)]
     if options.cwd and "slug" not in options.facts:
-        cwd = options.cwd.encode("utf-8", "replace")
-        files.append(WrittenFile(f"{PLACES}/{slug}/{OWNER_FILE}", lambda: [cwd], role="index"))
+        files.append(owner_file(slug, options.cwd))
     return Written(options.session_id, tuple(files), losses, invented)
+
+
+def owner_file(slug: str, cwd: str) -> WrittenFile:
+    """Returns the mark that says which folder a slug is of; the agent adds it to its own list."""
+    name = cwd.encode("utf-8", "replace")
+    return WrittenFile(f"{PLACES}/{slug}/{OWNER_FILE}", lambda: [name], role="index")
+
+
+def unmarked_owner(path: str, cwd: str, options: WriteOptions) -> tuple[WrittenFile, ...]:
+    """Returns the mark of the slug that a session lies under, where the home has none for its folder.
+
+    None where the home was not looked at, where the slug is another folder's, or a hash: the agent knows those itself.
+    """
+    parts = path.split("/")
+    if parts[0] != PLACES or parts[2:3] != [CHATS] or not cwd or cwd != options.cwd:
+        return ()
+    taken = options.facts.get("taken", "").split("\n")
+    if "claim" not in options.facts or parts[1] in taken or len(parts[1]) == 64:
+        return ()
+    return (owner_file(parts[1], cwd),)
 
 
 def make_slug(cwd: str) -> str:

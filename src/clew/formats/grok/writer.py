@@ -60,9 +60,7 @@ def write(messages: Sequence[Message], options: WriteOptions) -> Written:
         WrittenFile(folder + HISTORY, history),
         _description(folder, summary),
     ]
-    if is_hashed(options.cwd):
-        named = options.cwd.encode("utf-8", "replace")
-        files.append(WrittenFile(f"{SESSIONS}/{group_name(options.cwd)}/{CWD}", lambda: (named,), role="index"))
+    files += _named_group(folder, options.cwd)
     losses, invented = count_losses(messages)
     return Written(options.session_id, tuple(files), losses, invented)
 
@@ -85,6 +83,15 @@ def _first_prompt(messages: Sequence[Message]) -> str:
 def _description(folder: str, summary: object) -> WrittenFile:
     data = msgspec.json.format(msgspec.json.encode(summary), indent=2)
     return WrittenFile(folder + SUMMARY, lambda: (data,), role="index")
+
+
+def _named_group(folder: str, cwd: str) -> list[WrittenFile]:
+    """Returns the file that names a working folder beside its sessions, where their place does not spell it."""
+    group = f"{SESSIONS}/{group_name(cwd)}/"
+    if not is_hashed(cwd) or not folder.startswith(group):
+        return []
+    named = cwd.encode("utf-8", "replace")
+    return [WrittenFile(group + CWD, lambda: (named,), role="index")]
 
 
 # --- going on ---------------------------------------------------------------------------------------------------
@@ -117,6 +124,7 @@ def splice(prefix: Session, messages: Sequence[Message], options: WriteOptions) 
         WrittenFile(folder + DISPLAY, display, shown.mode if shown is not None else 0o600, "side"),
         WrittenFile(path, history, streams[-1].mode if streams else 0o600),
         _description(folder, summary),
+        *_named_group(folder, prefix.cwd or options.cwd),
     ]
     if path.endswith("/" + DISPLAY):  # without a history the stream for display is the prefix
         return _splice_display(prefix, messages, options, tail)
