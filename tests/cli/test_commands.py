@@ -498,3 +498,13 @@ def test_the_home_is_written_as_a_tilde_only_where_it_is_the_home(invoke, asked,
     asked["answers"]["restore.restore"] = RestoredFiles("claude", "a", 1, 1, "", 1, (path,), (), "d" * 64)
     assert "  file  ~/x.jsonl\n" in invoke("restore").stdout
     assert f"  file  {path}\n" in invoke("restore", "--root", "/r").stdout
+
+
+def test_what_was_made_so_that_the_agent_lists_a_session_is_told_apart(invoke, asked):
+    asked["answers"]["restore.restore"] = RestoredFiles(
+        "gemini", "a", 1, 1, "", 1, ("/h/a.jsonl",), (), "d" * 64, listed=("/h/.project_root",)
+    )
+    text = invoke("restore").stdout
+    assert "1 record, 1 file," in text
+    assert text.endswith("  file  /h/a.jsonl\n  index /h/.project_root\n")
+    assert json.loads(invoke("restore", "--json").stdout)["listed"] == ["/h/.project_root"]

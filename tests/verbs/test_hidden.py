@@ -16,6 +16,7 @@ import opencode_samples
 from clew.conversation.builder import make_user
 from clew.errors import FormatError, NotFoundError
 from clew.formats.protocol import Home
+from clew.formats.registry import get_format
 from clew.platform.clock import FixedClock
 from clew.verbs.context import Context
 from clew.verbs.convert import convert
@@ -142,3 +143,33 @@ def test_what_clew_kept_and_what_other_agents_have_is_found_all_the_same(tmp_pat
         shutil.rmtree(path.parent)
         with pytest.raises(NotFoundError):
             open_session(ctx, "opencode:ses_none")
+
+
+def place_of(agent: str, home: Path) -> Path:
+    form = get_format(agent)
+    return next(place for place in (*form.locate.places(Home(home)), form.locate.base(Home(home))) if not place.suffix)
+
+
+FOLDERS = ["claude", "cline", "codex", "droid", "gemini", "goose", "grok", "kimi", "openhands", "pi", "qwen", "vibe"]
+
+
+@pytest.mark.parametrize("way", ["file", "link"])
+@pytest.mark.parametrize("agent", FOLDERS)
+def test_a_place_that_cannot_be_looked_into_is_told(agent: str, way: str, tmp_path: Path) -> None:
+    place = place_of(agent, tmp_path / "home")
+    place.parent.mkdir(parents=True)
+    if way == "file":
+        place.write_bytes(b"")
+    else:
+        place.symlink_to("/nowhere/at-all")
+    says = "is no folder" if way == "file" else "is a link that leads nowhere"
+    with at_work(tmp_path) as ctx:
+        assert list(ls(ctx, agent=agent, every_folder=True)) == []
+        (note,) = ctx.notes
+        assert note.startswith(f"{place} {says}")
+        for name in (f"{agent}:0123abcd", "0123abcd"):
+            with pytest.raises(FormatError) as caught:
+                open_session(ctx, name)
+            assert caught.value.message.startswith(f"{place} {says}")
+            assert (caught.value.exit_code, caught.value.concerns["path"]) == (6, str(place))
+            assert caught.value.hint

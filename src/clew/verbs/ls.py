@@ -21,6 +21,7 @@ from clew.verbs import lineage_rows as rows
 from clew.verbs.capture import read_facts
 from clew.verbs.context import Context
 from clew.verbs.folder import folder_key
+from clew.verbs.reading import closed_places
 from clew.verbs.summary import Remembered, decode_remembered, encode_remembered, iso, look_at, one_line
 
 State: TypeAlias = Literal["idle", "live", "empty", "archived", "damaged", "unreadable", "gone"]
@@ -63,6 +64,8 @@ def ls(
     """
     hiding: list[str] = []
     listed = list_all(ctx, agent, hiding)
+    for form in (get_format(agent),) if agent else all_formats():
+        ctx.notes.extend(f"{found.problem}; its sessions are not listed" for found in closed_places(form, ctx.home))
     if not every_folder:
         ctx.notes.extend(hiding)
         wanted = folder_key(str(cwd if cwd is not None else ctx.cwd))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import msgspec
 from clew.conversation.source import Session, Source
 from clew.conversation.walk import session_keys
 from clew.errors import AmbiguousError, ClewError, UnreadableSource
-from clew.formats.folders import PUT_RIGHT
+from clew.formats.folders import PUT_RIGHT, hiding
 from clew.formats.protocol import Format, Found, Home
 from clew.formats.registry import all_formats, get_format
 from clew.formats.rows import database_of, is_rows, session_of
@@ -77,10 +79,34 @@ def unreadable(form: Format, found: Found, wanted: str = "") -> UnreadableSource
 
 
 def refuse_hidden(ctx: Context, agent: str | None, wanted: str) -> None:
-    """Raises UnreadableSource where a database cannot be read that may have what was not found."""
+    """Raises UnreadableSource where a database or a place cannot be read that may have what was not found."""
     for form, found in find_sessions(ctx, agent):
         if found.hides:
             raise unreadable(form, found, wanted)
+    for form in (get_format(agent),) if agent else all_formats():
+        for found in closed_places(form, ctx.home):
+            raise unreadable(form, found, wanted)
+
+
+def closed_places(form: Format, home: Home) -> Iterator[Found]:
+    """Yields the places of an agent that are there and cannot be looked into, each as an entry that hides sessions."""
+    for place in dict.fromkeys((form.locate.base(home), *form.locate.places(home))):
+        problem = _closed(place)
+        if problem:
+            yield hiding(form.name, place, f"{place} {problem}")
+            return
+
+
+def _closed(place: Path) -> str:
+    try:
+        if not stat.S_ISDIR(place.stat().st_mode):
+            return "" if place.suffix else "is no folder, where the agent's sessions should be"
+        with os.scandir(place):
+            return ""
+    except (FileNotFoundError, NotADirectoryError):
+        return "is a link that leads nowhere" if place.is_symlink() else ""
+    except OSError as error:
+        return f"cannot be looked into: {error.strerror}"
 
 
 def resolver(
