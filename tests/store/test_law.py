@@ -526,6 +526,26 @@ def test_removing_a_thread_takes_its_strands_and_their_own_edges(threads: Thread
     assert threads.strands(root='claude-jsonl/claude:"a"') == ()
 
 
+def test_a_thread_that_joins_another_brings_its_strands_and_is_gone(threads: ThreadStore):
+    threads.put_thread(T1, b"one", expected=None, now=NOW)
+    threads.put_thread(T2, b"", expected=None, now=NOW)
+    for name, thread in (("a", T1), ("b", T2), ("c", T2)):
+        put_strand(threads, name, thread)
+    edge = threads.add_edge("translated", from_strand="b", to_strand="c", body=b"", now=NOW)
+    before = threads.strand("b")
+    assert before is not None
+    threads.join_thread(T1, T2)
+    assert threads.strand("b") == msgspec.structs.replace(before, thread=T1)
+    assert [row.id for row in threads.strands(thread=T1)] == ["a", "b", "c"]
+    assert [row.id for row in threads.threads()] == [T1]
+    assert [row.id for row in threads.edges(thread=T1)] == [edge]
+    for other in (T1, T2):
+        threads.join_thread(T1, other)
+    assert len(threads.strands(thread=T1)) == 3
+    with pytest.raises(NotFoundError):
+        threads.join_thread(T2, T1)
+
+
 def test_a_transaction_is_all_or_nothing(threads: ThreadStore):
     def half() -> None:
         with threads.transaction():

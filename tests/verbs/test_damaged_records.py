@@ -1,5 +1,6 @@
 """Rows of the records that are damaged, one at a time: each is told, and nothing else is held up by it."""
 
+import shutil
 from datetime import UTC, datetime
 
 import apsw
@@ -156,3 +157,36 @@ def test_a_time_that_no_calendar_holds_is_told_and_in_nobodys_way(make, case, co
         assert plan_attach(ctx, case.session_id).decision != "refused"
         disown(ctx, own_session(ctx, get_format("claude"), case.session_id, "/"), "done")
         convert(ctx, case.session_id, to="codex")
+
+
+@pytest.mark.parametrize("opened", [("claude", "codex"), ("codex", "claude"), ("codex",)])
+@pytest.mark.parametrize("way", ["claude", "codex"])
+def test_after_lost_records_both_sessions_go_on_and_come_together_again(make, case, opened, way):
+    with make() as ctx:
+        (codex,) = [row.session_id for row in log(ctx, case.session_id).strands if row.agent == "codex"]
+    shutil.rmtree(ctx.data)
+    ids = {"claude": case.session_id, "codex": codex}
+    with make() as ctx:
+        owned = [own_session(ctx, get_format(agent), ids[agent], "/") for agent in opened]
+    for dry_run in (True, False):
+        with make() as ctx:
+            other = "codex" if way == "claude" else "claude"
+            made = convert(ctx, ids[way], to=other, dry_run=dry_run)
+            assert made.to.session_id == ids[other]
+    with make() as ctx:
+        drawn = [log(ctx, session_id) for session_id in ids.values()]
+        assert drawn[0] == drawn[1]
+        assert {row.session_id for row in drawn[0].strands} == set(ids.values())
+        assert [row.id for row in ctx.stores.records.threads()] == [drawn[0].thread]
+        assert list(check_store(ctx)) == []
+        for one in owned:
+            disown(ctx, one, "done")
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_a_strand_that_lies_in_no_known_thread_comes_back_into_its_own(make, case, agent):
+    spoil(make, f"UPDATE strands SET thread = '' WHERE agent = '{agent}'")
+    with make() as ctx:
+        convert(ctx, case.session_id, to="codex")
+        assert len(log(ctx, case.session_id).strands) == 2
+        assert list(check_store(ctx)) == []

@@ -346,6 +346,15 @@ class MemoryThreads:
         self.tables["thread"][thread] = ThreadRow(thread, body, revision, created, now)
         return revision
 
+    def join_thread(self, thread: ThreadId, other: ThreadId) -> None:
+        """Gives all strands of another thread to this one, and removes the other."""
+        if self.thread(thread) is None:
+            raise NotFoundError(f"there is no thread {thread}", thread=thread)
+        if other != thread:
+            for row in self.strands(thread=other):
+                self.tables["strand"][row.id] = msgspec.structs.replace(row, thread=thread)
+            self.tables["thread"].pop(other, None)
+
     def remove_thread(self, thread: ThreadId, *, expected: int) -> None:
         """Removes a thread with its strands and the edges that touch only them."""
         swapped("thread", thread, self.thread(thread), expected)

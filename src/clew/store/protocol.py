@@ -419,6 +419,11 @@ class ThreadStore(Protocol):
         """
         ...
 
+    def join_thread(self, thread: ThreadId, other: ThreadId) -> None:
+        """Gives all strands of another thread to this one, whoever holds them, and removes the other; their
+        revisions stay. Raises NotFoundError without this thread; no other thread is nothing to do."""
+        ...
+
     def remove_thread(self, thread: ThreadId, *, expected: int) -> None:
         """Removes a thread, its strands with their journals and the edges that touch only them (for
         `forget`); raises Conflict."""

@@ -87,6 +87,14 @@ class SqlThreads:
             )
         return self._won(rows, "thread", thread, expected)
 
+    def join_thread(self, thread: ThreadId, other: ThreadId) -> None:
+        """Gives all strands of another thread to this one, and removes the other."""
+        with self._sql.writing():
+            self._require_thread(thread)
+            if other != thread:
+                self._sql.execute("UPDATE strands SET thread = ? WHERE thread = ?", (thread, other))
+                self._sql.execute("DELETE FROM threads WHERE id = ?", (other,))
+
     def remove_thread(self, thread: ThreadId, *, expected: int) -> None:
         """Removes a thread with its strands, their journals and the edges that touch only them."""
         with self.transaction():

@@ -170,6 +170,7 @@ def _plan(job: Job, session: Session, report: RestoreReport | None, losses: tupl
     """Returns the thread as it will be; no edge without a report. Raises LineageError where it cannot be so."""
     source, now = job.opened, job.ctx.now_ms()
     origin = "created" if source.session.foreign else "adopted"
+    job.view = rows.join_thread(job.ctx, job.view, job.target, session.id)
     view, one = rows.with_session(job.view, source.format, source.session.id, origin, now)
     view, other = rows.with_session(view, job.target, session.id, "created", now)
     if report is None:

@@ -48,25 +48,38 @@ def strand_id_of(agent: str, native_id: str) -> StrandId:
 
 
 class ThreadView(msgspec.Struct, frozen=True):
-    """A thread as it is stored, with the revisions that a write expects."""
+    """A thread as it is stored, with the revisions that a write expects; `joins`: a thread that a write adds."""
 
     thread: Thread
     revisions: dict[str, int]
     revision: int | None
+    joins: ThreadId | None = None
 
 
-def load_thread(ctx: Context, thread_id: ThreadId) -> ThreadView | None:
-    """Returns a stored thread, or None."""
+def load_thread(ctx: Context, thread_id: ThreadId, joins: ThreadId | None = None) -> ThreadView | None:
+    """Returns a stored thread, or None; with `joins` the two as one."""
     store = ctx.stores.records
     row = store.thread(thread_id)
-    strands = store.strands(thread=thread_id)
+    strands, edges = list(store.strands(thread=thread_id)), {edge.id: edge for edge in store.edges(thread=thread_id)}
+    if joins is not None:
+        strands = sorted([*strands, *store.strands(thread=joins)], key=lambda s: (s.created_at, s.id))
+        edges |= {edge.id: edge for edge in store.edges(thread=joins)}
     if row is None and not strands:
         return None
-    thread = assemble(
-        thread_id, [(s.id, s.body) for s in strands], [edge.body for edge in store.edges(thread=thread_id)]
-    )
+    thread = assemble(thread_id, [(s.id, s.body) for s in strands], [edges[number].body for number in sorted(edges)])
     # Strands without their thread's row are damage that the next write mends.
-    return ThreadView(thread, {s.id: s.revision for s in strands}, None if row is None else row.revision)
+    return ThreadView(thread, {s.id: s.revision for s in strands}, None if row is None else row.revision, joins)
+
+
+def join_thread(ctx: Context, view: ThreadView | None, form: Format, native_id: str) -> ThreadView | None:
+    """Returns the thread with that of a session which is of the same conversation, as a mark or a derived id said.
+
+    Two threads come of one conversation where clew's data was lost and both its sessions were gone on with.
+    """
+    other = find_thread(ctx, form, native_id)
+    if view is None or other is None or other.thread.thread_id == view.thread.thread_id:
+        return view or other
+    return load_thread(ctx, view.thread.thread_id, other.thread.thread_id)
 
 
 def find_thread(ctx: Context, form: Format, native_id: str) -> ThreadView | None:
@@ -246,6 +259,8 @@ def save_thread(ctx: Context, before: ThreadView | None, after: ThreadView) -> N
     with store.transaction():
         if before is None or before.revision is None:
             store.put_thread(thread.thread_id, b"{}", expected=None, now=now)
+        if after.joins is not None:
+            store.join_thread(thread.thread_id, after.joins)
         for strand in thread.strands:
             if old_strands.get(strand.strand_id) == strand:
                 continue
