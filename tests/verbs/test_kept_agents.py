@@ -128,3 +128,25 @@ def test_a_session_that_its_agent_deleted_is_put_back(base: Base, tmp_path: Path
             restore(ctx, name)
         assert caught.value.code == "target_diverged"
     assert everything(path) == changed
+
+
+@pytest.mark.parametrize("base", [base for base in BASES if base.agent in ("goose", "crush")], ids=lambda b: b.agent)
+def test_rows_left_without_their_session_are_named_with_what_to_do(base: Base, tmp_path: Path) -> None:
+    path = make(base, tmp_path / "home")
+    whole, (left, *head) = everything(path), base.removal
+    table = left.split()[2]
+    with at_work(tmp_path) as ctx:
+        name = f"{base.agent}:{base.ids[0]}"
+        list(keep(ctx, [name]))
+        run_in(path, *head)
+        before = everything(path)
+        with pytest.raises(Refused) as caught:
+            restore(ctx, name)
+        assert caught.value.code == "target_diverged"
+        assert caught.value.message.startswith(f"{path}: a row of the table '{table}' is in the way (")
+        assert f"left of session {base.ids[0]}, which is gone" in caught.value.message
+        assert f"take the rows of session {base.ids[0]} out of {table}" in caught.value.hint
+        assert everything(path) == before
+        run_in(path, left)
+        restore(ctx, name)
+    assert everything(path) == whole

@@ -321,3 +321,18 @@ def test_a_fault_is_read_as_it_should_be(case: Case, tmp_path: Path) -> None:
             plan = resume(ctx, next(iter(sessions)), dry_run=True)
             assert next((need.what, need.recorded) for need in plan.needs) == ("cwd", "/home/dev1/work/old-shop")
     assert digests(database(Home(case.home)).parent) == before
+
+
+def test_rows_left_without_their_session_are_named_with_what_to_do(ctx: Context, tmp_path: Path) -> None:
+    rows = rows_of(tmp_path)
+    list(keep(ctx, [ID]))
+    sql(tmp_path, f"DELETE FROM session WHERE id = '{ID}'")
+    with pytest.raises(Refused) as caught:
+        restore(ctx, ID)
+    path = database(Home(tmp_path))
+    assert caught.value.message.startswith(f"{path}: a row of the table 'message' is in the way (id ")
+    assert f"left of session {ID}, which is gone" in caught.value.message
+    assert caught.value.hint.startswith(f"With the agent ended, take the rows of session {ID} out of message")
+    sql(tmp_path, f"DELETE FROM message WHERE session_id = '{ID}'", f"DELETE FROM part WHERE session_id = '{ID}'")
+    restore(ctx, ID)
+    assert rows_of(tmp_path) == rows
