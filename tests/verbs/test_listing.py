@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from clew.formats.protocol import Home
-from clew.formats.registry import all_formats
+from clew.formats.registry import all_formats, get_format
 from clew.platform.clock import FixedClock
 from clew.verbs.context import Context
 from clew.verbs.convert import convert
 from clew.verbs.keep import keep
 from clew.verbs.ls import ls
+from clew.verbs.own import disown, own_session
 from clew.verbs.restore import restore
 from clew_corpus import Case, own_case
 
@@ -126,3 +127,15 @@ def test_a_conversion_that_brings_a_session_home_marks_its_slug_too(ctx: Context
     done = convert(ctx, f"claude:{case.session_id}", to="gemini", cwd="/srv/My Shop")
     assert (f"gemini:{done.to.session_id}", done.report.mode) == (name, "whole")
     assert (base / "tmp" / "my-shop" / ".project_root").read_text() == "/srv/My Shop"
+
+
+def test_a_session_that_a_living_process_owns_is_listed_as_live(case: Case, ctx: Context) -> None:
+    def state() -> str:
+        (row,) = ls(ctx, every_folder=True, agent="claude")
+        return row.state
+
+    before = state()
+    owned = own_session(ctx, get_format("claude"), case.session_id or "", "/")
+    assert (before, state()) == ("idle", "live")
+    disown(ctx, owned, "done")
+    assert state() == "idle"

@@ -21,6 +21,7 @@ from clew.verbs import lineage_rows as rows
 from clew.verbs.capture import read_facts
 from clew.verbs.context import Context
 from clew.verbs.folder import folder_key
+from clew.verbs.ps import held_here
 from clew.verbs.reading import closed_places
 from clew.verbs.summary import Remembered, decode_remembered, encode_remembered, iso, look_at, one_line
 
@@ -82,9 +83,9 @@ def list_all(ctx: Context, agent: str | None = None, hiding: list[str] | None = 
     """
     there: list[Listed] = []
     inside: set[tuple[str, str]] = set()
-    threads = _threads(ctx)
+    threads, held = _threads(ctx), _held(ctx)
     for form in (get_format(agent),) if agent else all_formats():
-        there += _list_agent(ctx, form, threads, inside, hiding if hiding is not None else [])
+        there += _list_agent(ctx, form, threads, held, inside, hiding if hiding is not None else [])
     there += _gone(ctx, there, threads, agent, inside)
     there.sort(key=lambda row: (row.updated or row.created, row.id), reverse=True)
     return _with_short_ids(there)
@@ -99,6 +100,7 @@ def _list_agent(
     ctx: Context,
     form: Format,
     threads: dict[tuple[str, str], ThreadId],
+    held: frozenset[tuple[str, str]],
     inside: set[tuple[str, str]],
     hiding: list[str],
 ) -> Iterator[Listed]:
@@ -124,7 +126,7 @@ def _list_agent(
         if remembered.named:
             inside.add((form.name, remembered.named))
         thread = str(threads.get((form.name, remembered.id), ""))
-        yield _row(form, found, remembered, thread, live=found.id in owners)
+        yield _row(form, found, remembered, thread, live=found.id in owners or (form.name, found.id) in held)
     if len(fresh) % _BATCH:
         cache.put_many(AgentName(form.name), fresh[-(len(fresh) % _BATCH) :])
     stale = [path for path in known if path not in seen]
@@ -184,6 +186,13 @@ def _newest(ctx: Context, agent: AgentName | None) -> tuple[Capture, ...]:
     except StoreError as error:
         ctx.notes.append(error.message)
         return ()
+
+
+def _held(ctx: Context) -> frozenset[tuple[str, str]]:
+    try:
+        return held_here(ctx)
+    except StoreError:
+        return frozenset()  # `_threads` tells it
 
 
 def _threads(ctx: Context) -> dict[tuple[str, str], ThreadId]:

@@ -57,6 +57,20 @@ def ps(ctx: Context) -> list[Live]:
     return leased + [row for row in _unleased(ctx) if (row.agent, row.session_id) not in known]
 
 
+def held_here(ctx: Context) -> frozenset[tuple[str, str]]:
+    """Returns the sessions, by agent and id, whose owner by clew's lease is proved alive on this machine."""
+    if not ctx.stores.has_records:
+        return frozenset()
+    leases, held = ctx.leases, set[tuple[str, str]]()
+    for row in leases.store.records(claims=("live",)):
+        before = leases.view_row(StrandId(row.id), row)
+        if before.record is None:
+            continue
+        if _state(leases.look(before), before.record, leases.here.host) in ("live", "stranded"):
+            held.add((row.agent, row.native_id))
+    return frozenset(held)
+
+
 def _leased(ctx: Context) -> Iterator[Live]:
     if not ctx.stores.has_records:
         return
@@ -139,4 +153,4 @@ def _unleased(ctx: Context) -> Iterator[Live]:
             yield Live(form.name, session_id, "unleased", owner.pid or None)
 
 
-__all__ = ["Live", "State", "ps"]
+__all__ = ["Live", "State", "held_here", "ps"]
