@@ -37,7 +37,7 @@ def find_existing(job: Job, own: frozenset[str]) -> Existing | None:
     there: list[Existing] = []
     for session_id in sorted(own):
         for found in find_by_id(job.target, job.home, session_id):
-            if not found.hides and not os.path.lexists(database_of(str(found.path))):
+            if found.problem and not found.hides and not os.path.lexists(database_of(str(found.path))):
                 continue  # what is left beside a file that is gone: it is put back
             opened = _open(job, found)
             there.append(Existing(opened, _common(job.keys, opened.keys)))
