@@ -4,12 +4,15 @@ import shutil
 from datetime import UTC, datetime
 
 import apsw
+import msgspec
 import pytest
 
 from clew.errors import LeaseError, StoreDamaged
 from clew.formats.protocol import Home
 from clew.formats.registry import get_format
+from clew.lineage.thread import Thread
 from clew.platform.clock import FixedClock
+from clew.verbs import lineage_rows as rows
 from clew.verbs.attaching import plan_attach
 from clew.verbs.check_store import check_store
 from clew.verbs.context import Context
@@ -181,6 +184,17 @@ def test_after_lost_records_both_sessions_go_on_and_come_together_again(make, ca
         assert list(check_store(ctx)) == []
         for one in owned:
             disown(ctx, one, "done")
+
+
+def test_what_another_process_brought_together_meanwhile_is_seen(make, case):
+    with make() as ctx:
+        claude, codex = get_format("claude"), get_format("codex")
+        joined = rows.find_thread(ctx, claude, case.session_id)
+        (other,) = [s.chain.head.handle.native_id for s in joined.thread.strands if s.namespace.agent == "codex"]
+        stale = msgspec.structs.replace(joined, thread=Thread(joined.thread.thread_id, joined.thread.strands[:1]))
+        assert rows.join_thread(ctx, stale, codex, other) == joined
+        assert rows.join_thread(ctx, None, codex, other) == joined
+        assert rows.join_thread(ctx, joined, codex, "of no thread") is joined
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])

@@ -77,8 +77,10 @@ def join_thread(ctx: Context, view: ThreadView | None, form: Format, native_id: 
     Two threads come of one conversation where clew's data was lost and both its sessions were gone on with.
     """
     other = find_thread(ctx, form, native_id)
-    if view is None or other is None or other.thread.thread_id == view.thread.thread_id:
-        return view or other
+    if other is None:
+        return view
+    if view is None or other.thread.thread_id == view.thread.thread_id:
+        return other  # as it is now: another process may have brought it there meanwhile
     return load_thread(ctx, view.thread.thread_id, other.thread.thread_id)
 
 
