@@ -5,7 +5,9 @@ Nothing is written here, no link is followed, and one entry that cannot be looke
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
 
 from clew.formats.protocol import Found
@@ -47,6 +49,19 @@ def name_below(path: Path, base: Path) -> str:
 def hiding(agent: str, path: Path, problem: str, hint: str = "") -> Found:
     """Returns the entry that stands for a database which cannot be read: its sessions are hidden, and it is not."""
     return Found(agent, path.stem, path, (path,), problem=problem, hint=hint or PUT_RIGHT, hides=True)
+
+
+def small_file(path: Path, limit: int = 1 << 24) -> bytes:
+    """Returns the bytes of a small regular file; raises OSError for anything else: a pipe is not waited for.
+
+    For settings and descriptions, which people do link; a session's own files go through `open_source`.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    with open(fd, "rb") as file:
+        facts = os.fstat(fd)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size > limit:
+            raise OSError(errno.EINVAL, "not a small regular file", str(path))
+        return file.read(limit)
 
 
 class Later:

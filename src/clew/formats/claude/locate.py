@@ -19,7 +19,7 @@ import msgspec
 
 from clew.conversation.source import Buffer, SideFile, Source, Stream
 from clew.formats.claude.folder import HELPERS, HISTORY, PROJECTS, is_helper_path
-from clew.formats.folders import LINK, is_folder, name_below
+from clew.formats.folders import LINK, is_folder, name_below, small_file
 from clew.formats.protocol import Found, Home, Settings
 from clew.platform.mapped import open_source
 
@@ -73,7 +73,7 @@ class ClaudeLocate:
         for folder in _entries(self.base(home) / PROJECTS):
             index = Path(folder.path) / "sessions-index.json"
             try:
-                entries = msgspec.json.decode(index.read_bytes(), type=Index).entries if is_folder(folder) else []
+                entries = msgspec.json.decode(small_file(index), type=Index).entries if is_folder(folder) else []
             except (OSError, msgspec.DecodeError, RecursionError):
                 continue
             for entry in entries:
@@ -102,7 +102,7 @@ class ClaudeLocate:
         model, provider = "", ""
         for name in ("settings.json", "settings.local.json"):
             try:
-                found = msgspec.json.decode((self.base(home) / name).read_bytes(), type=_SettingsFile)
+                found = msgspec.json.decode(small_file(self.base(home) / name), type=_SettingsFile)
             except (OSError, msgspec.DecodeError, RecursionError):
                 continue
             model = found.model if isinstance(found.model, str) else model

@@ -11,6 +11,7 @@ import msgspec
 
 from clew.formats.claude.folder import LIVE
 from clew.formats.claude.locate import ClaudeLocate
+from clew.formats.folders import small_file
 from clew.formats.protocol import Found, Home, Owner
 from clew.platform.process import identify
 
@@ -73,6 +74,6 @@ def _read(path: Path) -> Live | None:
     try:
         if path.is_symlink() or path.stat().st_size > 1 << 20:
             return None
-        return _DECODE(path.read_bytes())
+        return _DECODE(small_file(path))
     except (OSError, msgspec.DecodeError, RecursionError):
         return None

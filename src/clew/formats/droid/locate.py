@@ -19,7 +19,7 @@ from clew.conversation.source import SideFile, Source, Stream
 from clew.formats import raws
 from clew.formats.droid import records as rec
 from clew.formats.droid.folder import ENDING, SESSIONS, SIDE_ENDINGS
-from clew.formats.folders import LINK, Later, entries_of, is_folder, name_below
+from clew.formats.folders import LINK, Later, entries_of, is_folder, name_below, small_file
 from clew.formats.protocol import Found, Home, Settings
 from clew.formats.shelf import look_at
 from clew.platform.mapped import open_source
@@ -76,7 +76,7 @@ class DroidLocate:
     def settings(self, home: Home) -> Settings:
         """Returns the model that the agent's own settings name."""
         try:
-            found = msgspec.json.decode((self.base(home) / "settings.json").read_bytes(), type=_SettingsFile)
+            found = msgspec.json.decode(small_file(self.base(home) / "settings.json"), type=_SettingsFile)
         except (OSError, *raws.DECODE_ERRORS):
             return Settings()
         defaults: Any = found.session_default_settings

@@ -17,7 +17,7 @@ from typing import cast
 import msgspec
 
 from clew.conversation.source import SideFile, Source, Stream
-from clew.formats.folders import LINK, Later, entries_of, is_folder, name_below
+from clew.formats.folders import LINK, Later, entries_of, is_folder, name_below, small_file
 from clew.formats.grok import records as rec
 from clew.formats.grok.folder import CWD, SESSIONS, cwd_of
 from clew.formats.grok.reader import AGENT, DISPLAY, HISTORY, SUMMARY
@@ -81,7 +81,7 @@ class GrokLocate:
     def settings(self, home: Home) -> Settings:
         """Returns the model that the agent's own configuration names."""
         try:
-            found = tomllib.loads((self.base(home) / "config.toml").read_text("utf-8"))
+            found = tomllib.loads(small_file(self.base(home) / "config.toml").decode())
         except (OSError, ValueError):
             return Settings()
         models = found.get("models")

@@ -15,7 +15,7 @@ from zlib import crc32
 
 from clew.conversation.source import Source, Stream
 from clew.errors import AmbiguousError, ClewError, NotFoundError
-from clew.formats.folders import LINK, REAL_PLACE, hiding
+from clew.formats.folders import LINK, REAL_PLACE, hiding, small_file
 from clew.formats.hermes.database import check_layout, export_session
 from clew.formats.hermes.reader import AGENT, relation_of
 from clew.formats.hermes.writer import DATABASE
@@ -70,7 +70,7 @@ class HermesLocate:
     def settings(self, home: Home) -> Settings:
         """Returns the provider and the model that the configuration sets, as far as it is spelled plainly."""
         try:
-            text = (self.base(home) / "config.yaml").read_text("utf-8")
+            text = small_file(self.base(home) / "config.yaml").decode()
         except (OSError, ValueError):
             return Settings()
         block = _MODEL.search(text + "\n")

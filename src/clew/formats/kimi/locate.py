@@ -16,7 +16,7 @@ from pathlib import Path
 
 from clew.conversation.source import SideFile, Source, Stream
 from clew.errors import UnsupportedVersion
-from clew.formats.folders import LINK, Later, entries_of, is_folder, name_below
+from clew.formats.folders import LINK, Later, entries_of, is_folder, name_below, small_file
 from clew.formats.kimi import records as rec
 from clew.formats.kimi.folder import SESSIONS
 from clew.formats.kimi.reader import AGENT, MAIN, STATE
@@ -92,7 +92,7 @@ class KimiLocate:
     def settings(self, home: Home) -> Settings:
         """Returns the model that the agent's own configuration names (an alias of its own)."""
         try:
-            found = tomllib.loads((self.base(home) / "config.toml").read_text("utf-8"))
+            found = tomllib.loads(small_file(self.base(home) / "config.toml").decode())
         except (OSError, ValueError):
             return Settings()
         model = found.get("default_model")

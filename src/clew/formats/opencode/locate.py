@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 
 from clew.conversation.source import Source, Stream
 from clew.errors import AmbiguousError, ClewError, NotFoundError, UnsupportedVersion
-from clew.formats.folders import LINK, REAL_PLACE, hiding
+from clew.formats.folders import LINK, REAL_PLACE, hiding, small_file
 from clew.formats.opencode.database import check_layout, export_session
 from clew.formats.opencode.project import find_project
 from clew.formats.protocol import Found, Home, Settings
@@ -280,7 +280,7 @@ def _stamp(paths: list[Path]) -> tuple[int, int]:
 def _read_json(path: Path) -> object:
     """Returns the JSON in a small file, comments on lines of their own let through; None where there is none."""
     try:
-        text = path.read_text("utf-8")
+        text = small_file(path).decode()
     except (OSError, ValueError):
         return None
     for candidate in (text, re.sub(r"(?m)^\s*//.*$|,(?=\s*[}\]])", "", text)):

@@ -18,7 +18,7 @@ from typing import Any
 from clew.conversation.source import SideFile, Source, Stream
 from clew.errors import NotFoundError
 from clew.formats import raws
-from clew.formats.folders import LINK, Later, entries_of, is_folder, name_below
+from clew.formats.folders import LINK, Later, entries_of, is_folder, name_below, small_file
 from clew.formats.openhands import records as rec
 from clew.formats.openhands.folder import EVENTS, STATE, id_in_name, number_of
 from clew.formats.openhands.reader import AGENT, read_state
@@ -115,7 +115,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > 1 << 24:
             return {}
-        value: Any = json.loads(path.read_text("utf-8"))
+        value: Any = json.loads(small_file(path).decode())
     except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}  # type: ignore[return-value]

@@ -16,7 +16,7 @@ import msgspec
 
 from clew.conversation.source import Source, Stream
 from clew.formats import raws
-from clew.formats.folders import LINK, entries_of, is_folder
+from clew.formats.folders import LINK, entries_of, is_folder, small_file
 from clew.formats.pi import records as rec
 from clew.formats.pi.folder import ENDING, SESSIONS, has_id, id_in_name
 from clew.formats.protocol import Found, Home, Settings
@@ -91,7 +91,7 @@ class PiLocate:
 
     def _read_settings(self, home: Home) -> _SettingsFile:
         try:
-            return msgspec.json.decode((self.base(home) / "settings.json").read_bytes(), type=_SettingsFile)
+            return msgspec.json.decode(small_file(self.base(home) / "settings.json"), type=_SettingsFile)
         except (OSError, msgspec.DecodeError, RecursionError):
             return _SettingsFile()
 

@@ -22,7 +22,7 @@ import msgspec
 from clew.conversation.source import SideFile, Source, Stream
 from clew.errors import UnreadableSource, UnsupportedVersion
 from clew.formats import raws
-from clew.formats.folders import LINK, Later, entries_of, is_folder, name_below
+from clew.formats.folders import LINK, Later, entries_of, is_folder, name_below, small_file
 from clew.formats.protocol import Found, Home, Settings
 from clew.formats.vibe import records as rec
 from clew.formats.vibe.folder import CURRENT, MESSAGES, META, SESSIONS, UNIFIED, id_in_name
@@ -102,7 +102,7 @@ class VibeLocate:
     def settings(self, home: Home) -> Settings:
         """Returns the model that the agent's configuration names."""
         try:
-            config: dict[str, Any] = tomllib.loads((self.base(home) / "config.toml").read_text("utf-8"))
+            config: dict[str, Any] = tomllib.loads(small_file(self.base(home) / "config.toml").decode())
         except (OSError, ValueError):
             return Settings()
         return Settings("", raws.as_word(config.get("active_model")))
@@ -152,7 +152,7 @@ def _read_meta(folder: Path) -> rec.Meta | None:
     try:
         if path.is_symlink() or path.stat().st_size > 1 << 22:
             return None
-        return rec.METAS.one(msgspec.Raw(path.read_bytes().strip() or b"0"))
+        return rec.METAS.one(msgspec.Raw(small_file(path).strip() or b"0"))
     except OSError:
         return None
 
@@ -160,11 +160,11 @@ def _read_meta(folder: Path) -> rec.Meta | None:
 def _imported_from(folder: Path) -> str:
     """Returns the id of the session of the old layout that a unified one was made from, or nothing."""
     try:
-        current = rec.CURRENTS.one(msgspec.Raw((folder / CURRENT).read_bytes().strip() or b"0"))
+        current = rec.CURRENTS.one(msgspec.Raw(small_file(folder / CURRENT).strip() or b"0"))
         name = current.generation if current is not None else None
         if not isinstance(name, str) or not _GENERATION.match(name):
             return ""
-        data = (folder / "generations" / name / "runtime-state.json").read_bytes()
+        data = small_file(folder / "generations" / name / "runtime-state.json")
     except OSError:
         return ""
     state = rec.RUNTIMES.one(msgspec.Raw(data.strip() or b"0"))

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from clew.formats import raws
+from clew.formats.folders import small_file
 from clew.formats.protocol import Found, Home, Owner
 from clew.formats.vibe.folder import CURRENT, UNIFIED
 from clew.formats.vibe.locate import VibeLocate
@@ -61,6 +62,6 @@ def _read(path: Path) -> Lease | None:
     try:
         if path.is_symlink() or path.stat().st_size > 1 << 16:
             return None
-        return _DECODE(path.read_bytes())
+        return _DECODE(small_file(path))
     except (OSError, *raws.DECODE_ERRORS):
         return None
