@@ -223,6 +223,29 @@ def test_spoiled_chunks_are_told(tmp_path: Path) -> None:
     assert [d.sort for d in session.damage] == ["not json"]
 
 
+@pytest.mark.parametrize("left", [b"", b"[]\n", None])
+def test_a_chunk_with_other_bytes_than_were_written_is_told(tmp_path: Path, left: bytes | None) -> None:
+    store = Store(tmp_path)
+    store.save([item("user", "one")], [item("assistant", "two")])
+    for path in (store.folder / "chunks").iterdir():
+        if b"two" in path.read_bytes():
+            path.write_bytes(path.read_bytes().replace(b"two", b"tvo") if left is None else left)
+            name = path.name
+    session = store.read()
+    assert [m.text for m in session.messages] == (["one", "tvo"] if left is None else ["one"])
+    assert [(d.file.rpartition("/")[2], d.record, d.sort) for d in session.damage] == [(name, 1, "wrong digest")]
+
+
+def test_a_manifest_that_names_no_chunk_any_more_is_told(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.save([item("user", "one")])
+    (path,) = store.folder.glob("generations/*/manifest.json")
+    path.write_bytes(path.read_bytes().replace(b'"chunks"', b'"chunkz"'))
+    session = store.read()
+    assert not session.messages
+    assert [(d.file.rpartition("/")[2], d.sort) for d in session.damage] == [("manifest.json", "wrong digest")]
+
+
 def test_an_unknown_store_is_refused_by_name(tmp_path: Path) -> None:
     store = Store(tmp_path, minor=11)
     store.save([item("user", "one")])

@@ -23,6 +23,7 @@ from clew.formats.times import read_time
 from clew.formats.uncollected import uncollected
 from clew.formats.vibe import records as rec
 from clew.formats.vibe.content import Content, Marks
+from clew.formats.vibe.digests import wrong_digests
 from clew.formats.vibe.folder import MESSAGES, META, store_folder, store_kind
 
 AGENT = "vibe"
@@ -72,6 +73,18 @@ class _Reading:
                 self._read_journal(stream)
             else:
                 self._read_lines(stream, start)
+        if self.is_store:
+            self._check_digests()
+
+    def _check_digests(self) -> None:
+        """Reports documents that are not what was written, where nothing else was found wrong with them."""
+        side = {file.path: file for file in self.source.side}
+        known = {damage.file for damage in self.damage}
+        for path in wrong_digests(self.source, lambda path: _bytes_of(side[path]) if path in side else b""):
+            if path not in known:
+                paths = [stream.path for stream in self.source.streams]
+                record = sum(self.records.counts()[: paths.index(path)]) if path in paths else 0
+                self.damage.append(Damage(path, record, 0, "wrong digest", "other bytes than were written"))
 
     def _beside(self, path: str) -> bytes:
         """Returns the bytes of a file in the session's folder; a path that leads elsewhere has none."""
