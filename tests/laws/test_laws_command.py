@@ -23,6 +23,13 @@ def test_a_name_that_nobody_registered_is_told_with_those_that_exist(capsys: pyt
     assert "claude" in told
 
 
+def test_a_format_that_only_reads_is_under_no_law_yet(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["aider"]) == 2
+    told = capsys.readouterr().err
+    assert "Aider has no writer yet" in told
+    assert "tested by hand" in told
+
+
 def test_a_format_is_paired_with_its_companions_both_ways() -> None:
     given: dict[str, list[Any]] = {}
     metafunc: Any = SimpleNamespace(

@@ -13,6 +13,7 @@ from itertools import permutations
 
 import pytest
 
+from clew.errors import UnwritableContent
 from clew.formats.protocol import Format
 from clew.formats.registry import get_format
 
@@ -25,9 +26,17 @@ COMPANIONS = ("claude", "codex")
 def laws_of(*names: str, through: Sequence[str] = COMPANIONS) -> Callable[[pytest.Metafunc], None]:
     """Returns the `pytest_generate_tests` that puts the registered formats of these names under the laws.
 
-    Raises UnknownFormat for a name that no package registers, and for a format that does not load.
+    Raises UnknownFormat for a name that no package registers, and for a format that does not load; UnwritableContent
+    for a format that only reads, since the laws are about what it writes and reads back.
     """
     tested = tuple(get_format(name) for name in dict.fromkeys(names))
+    for form in tested:
+        if form.write is None or form.splice is None:
+            raise UnwritableContent(
+                f"{form.title} has no {'writer' if form.write is None else 'splice'} yet, and the laws need one",
+                hint="Until then a reader is tested by hand; `write` and `splice` are steps 4 and 5 of the guide.",
+                agent=form.name,
+            )
     others = tuple(get_format(name) for name in through if name not in names)
     pairs = [pair for pair in permutations((*tested, *others), 2) if {*pair} & {*tested}]
     return parameters(tested, pairs, (*tested, *others))
