@@ -7,9 +7,10 @@ import apsw
 import msgspec
 import pytest
 
-from clew.errors import LeaseError, StoreDamaged
+from clew.errors import Conflict, LeaseError, StoreDamaged
 from clew.formats.protocol import Home
 from clew.formats.registry import get_format
+from clew.ids import ThreadId
 from clew.lineage.thread import Thread
 from clew.platform.clock import FixedClock
 from clew.verbs import lineage_rows as rows
@@ -195,6 +196,10 @@ def test_what_another_process_brought_together_meanwhile_is_seen(make, case):
         assert rows.join_thread(ctx, stale, codex, other) == joined
         assert rows.join_thread(ctx, None, codex, other) == joined
         assert rows.join_thread(ctx, joined, codex, "of no thread") is joined
+        ctx.stores.records.put_thread(ThreadId("t0"), b"{}", expected=None, now=ctx.clock.now())
+        ctx.stores.records.join_thread(ThreadId("t0"), joined.thread.thread_id)
+        with pytest.raises(Conflict):
+            rows.save_thread(ctx, joined, joined)
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])

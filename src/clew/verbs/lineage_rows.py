@@ -24,6 +24,7 @@ from clew.lineage.link import Fence, Link, Origin, make_link_id
 from clew.lineage.strand import Strand, store_strand
 from clew.lineage.thread import Thread, add_edge, add_strand, assemble, own_ids
 from clew.store.protocol import StrandRow
+from clew.store.rows import make_conflict
 from clew.verbs.context import Context
 
 
@@ -81,7 +82,9 @@ def join_thread(ctx: Context, view: ThreadView | None, form: Format, native_id: 
         return view
     if view is None or other.thread.thread_id == view.thread.thread_id:
         return other  # as it is now: another process may have brought it there meanwhile
-    return load_thread(ctx, view.thread.thread_id, other.thread.thread_id)
+    # Whichever of the two is asked about, the same one stays: two processes never join them into each other.
+    first, second = sorted((view, other), key=lambda one: (one.revision is None, one.thread.thread_id))
+    return load_thread(ctx, first.thread.thread_id, second.thread.thread_id)
 
 
 def find_thread(ctx: Context, form: Format, native_id: str) -> ThreadView | None:
@@ -261,6 +264,8 @@ def save_thread(ctx: Context, before: ThreadView | None, after: ThreadView) -> N
     with store.transaction():
         if before is None or before.revision is None:
             store.put_thread(thread.thread_id, b"{}", expected=None, now=now)
+        elif store.thread(thread.thread_id) is None:
+            raise make_conflict("thread", thread.thread_id, before.revision, None)
         if after.joins is not None:
             store.join_thread(thread.thread_id, after.joins)
         for strand in thread.strands:
