@@ -174,6 +174,12 @@ class Job:
             place = f"in {cwd}" if cwd else "without a folder"
             self.warnings.append(f"{name} goes on {place}; --new makes one in {self.cwd}")
 
+    def settle_folder(self) -> None:
+        """Takes the folder that one is in where the session names none: agents find their sessions by it."""
+        if not self.cwd and not self.target.traits.exported:
+            self.cwd, self._facts = str(self.ctx.cwd), None
+            self.warnings.append(f"the session names no folder, so it goes on in {self.cwd}; --cwd names another")
+
     def new_id(self) -> str:
         """Returns the first derived id that nobody has in the target agent, on disk or in clew's store."""
         taken = {found.id for found in self.target.locate.find(self.home)}

@@ -34,6 +34,7 @@ def make_session(job: Job, own: frozenset[str]) -> Converted:
         reason = "unsound"
     else:
         reason = choice.reason
+    job.settle_folder()
     session_id = job.new_id()
     workshop = job.workshop(session_id)
     streams = workshop.write(job.messages)
@@ -112,6 +113,7 @@ def _rebase(job: Job, restored: Restored, workshop: Workshop) -> Converted | Non
     """Makes the restored text another session: its id, and only that, is changed in the records."""
     if job.target.rebase is None:
         return None
+    job.settle_folder()
     options = job.options(job.new_id())
     written = job.target.rebase(restored.session, options)
     # one that carries its side files along no longer has those of the other
