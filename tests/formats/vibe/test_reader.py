@@ -223,6 +223,14 @@ def test_spoiled_chunks_are_told(tmp_path: Path) -> None:
     assert [d.sort for d in session.damage] == ["not json"]
 
 
+def test_a_line_of_a_role_that_nobody_knows_is_told() -> None:
+    lines = b'{"role":"user","content":"one"}\n{"rolf":"user","content":"two"}\n{"role":"system","content":"x"}\n'
+    path = f"logs/session/{folder_path(OWN, 0)}/messages.jsonl"
+    session = FORMAT.read(Source((Stream(path, lines),)))
+    assert [m.text for m in session.messages] == ["one"]
+    assert [(d.record, d.offset, d.sort, d.lost) for d in session.damage] == [(1, 32, "foreign record", True)]
+
+
 @pytest.mark.parametrize("left", [b"", b"[]\n", None])
 def test_a_chunk_with_other_bytes_than_were_written_is_told(tmp_path: Path, left: bytes | None) -> None:
     store = Store(tmp_path)

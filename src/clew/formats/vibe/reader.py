@@ -27,6 +27,7 @@ from clew.formats.vibe.digests import wrong_digests
 from clew.formats.vibe.folder import MESSAGES, META, store_folder, store_kind
 
 AGENT = "vibe"
+_ROLES = ("user", "assistant", "tool", "system")
 _BETWEEN = re.compile(rb',(?=\{"message":)')
 _ITEMS = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
@@ -114,6 +115,16 @@ class _Reading:
                 mark = unmark.read_mark(line.clew)
                 self.foreign = mark.from_ if mark is not None else ""
             self._add(self.content.line(line), number)
+            if line.role not in _ROLES:
+                self._tell_stranger(line, number)
+
+    def _tell_stranger(self, line: rec.Line, number: int) -> None:
+        stream, start, _ = self.records.place(number)
+        said = raws.as_text(line.content) if raws.is_text(line.content) else ""
+        detail = f"role {str(line.role)[:40]!r}"
+        self.damage.append(
+            Damage(stream.path, number, start, "foreign record", detail, self.places[number], bool(said))
+        )
 
     def _read_chunk(self, stream: Stream) -> None:
         starts = self.records.add_stream(stream)
