@@ -72,3 +72,17 @@ def test_it_is_found_where_the_agent_keeps_it(tmp_path: Path) -> None:
 
 def test_no_damage_makes_it_fail() -> None:
     check_cut_anywhere([store_conversation(FORMAT, TALK)], 200)
+
+
+def test_what_lies_beside_a_document_is_taken_only_where_it_is_a_file(tmp_path: Path) -> None:
+    folder = tmp_path / ".tiny" / "one"
+    (folder / "files").mkdir(parents=True)
+    (folder / "doc.json").write_text('{"tiny":1,"id":"one","messages":[]}')
+    (folder / "owner").write_text("nobody")
+    (tmp_path / "secret").write_text("not of this session")
+    for name in ("card.json", "files/pic"):
+        (folder / name).symlink_to(tmp_path / "secret")
+    (found,) = FORMAT.locate.find(Home(tmp_path))
+    assert FORMAT.locate.load(found, Home(tmp_path)).side == ()
+    assert FORMAT.resume.owner(found, Home(tmp_path)) is None
+    assert FORMAT.resume.owners(Home(tmp_path)) == {}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from clew.conversation.source import SideFile, Source, Stream
+from clew.formats.folders import Later, entries_of
 from clew.formats.protocol import Found, Home, Settings
 from clew.platform.fs import open_source
 
@@ -42,7 +42,7 @@ class TinyLocate:
             stream = Stream(name, bytes(opened.data), opened.mode)
         parent = name.rpartition("/")[0]
         names = [f"files/{file}" for file in _names(folder / "files")]
-        names += ["card.json"] if (folder / "card.json").is_file() else []  # it comes home with the session
+        names += ["card.json"] if "card.json" in _names(folder) else []  # it comes home with the session
         side = tuple(_side(f"{parent}/{file}", folder / file) for file in names)
         return Source((stream,), side, lambda other: self._resolve(other, home), hint_id=found.id)
 
@@ -58,13 +58,11 @@ class TinyLocate:
 
 
 def _names(folder: Path) -> list[str]:
-    return (
-        sorted(entry.name for entry in os.scandir(folder) if entry.is_file(follow_symlinks=False))
-        if folder.is_dir()
-        else []
-    )
+    """Returns the names of a folder's files; no link is followed, neither to the folder nor in it."""
+    inside = () if folder.is_symlink() else entries_of(folder)
+    return [entry.name for entry in inside if entry.is_file(follow_symlinks=False)]
 
 
 def _side(name: str, path: Path) -> SideFile:
-    facts = path.stat()
-    return SideFile(name, stat.S_IMODE(facts.st_mode), facts.st_size, path.read_bytes)
+    facts = path.lstat()
+    return SideFile(name, stat.S_IMODE(facts.st_mode), facts.st_size, Later(path, path.parent))

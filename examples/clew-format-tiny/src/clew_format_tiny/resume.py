@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from clew.formats.folders import small_file
 from clew.formats.protocol import Found, Home, Owner
 from clew_format_tiny.locate import TinyLocate
 
@@ -29,5 +30,7 @@ class TinyResume:
 
 
 def _owner(folder: Path) -> Owner | None:
-    sign = folder / "owner"
-    return Owner(int(sign.read_text()), "the owner file") if sign.is_file() else None
+    try:
+        return Owner(int(small_file(folder / "owner")), "the owner file")
+    except (OSError, ValueError):  # no such file, or one that says nothing
+        return None
