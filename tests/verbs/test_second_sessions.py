@@ -72,3 +72,18 @@ def test_the_model_that_was_asked_for_goes_on_or_it_is_told(ctx: Context, form: 
             opened = open_session(ctx, f"{form.name}:{made.to.session_id}")
             told = [warning for warning in made.report.warnings if model in warning]
             assert (model in (opened.session.model, *made.resume.argv)) != bool(told)
+
+
+@pytest.mark.parametrize("form", [f for f in WRITERS if f.traits.listed_by], ids=lambda form: form.name)
+def test_the_file_that_lists_a_session_comes_back_as_it_was_kept(ctx: Context, form: Format, tmp_path: Path) -> None:
+    (name,) = form.traits.listed_by
+    with ctx:
+        there = convert(ctx, source(), to=form.name)
+        (lister,) = (tmp_path / "home").rglob(name)
+        data = lister.read_bytes().replace(b"}", b" }")  # as its agent would have written it
+        lister.write_bytes(data)
+        assert convert(ctx, source(), to=form.name).report.mode == "whole"  # and this is kept
+        lister.unlink()
+        again = convert(ctx, source(), to=form.name)
+    assert again.to.session_id == there.to.session_id
+    assert lister.read_bytes() == data

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
+from clew.conversation.source import SideFile
 from clew.conversation.walk import session_keys
 from clew.errors import Refused
 from clew.formats.protocol import Found
 from clew.formats.rows import database_of
-from clew.ids import ChainKey
+from clew.ids import AgentName, ChainKey, NativeId
 from clew.residue.restore import RestoreReport, first_difference
-from clew.verbs.capture import capture_session
+from clew.verbs.capture import capture_session, captured_side
 from clew.verbs.conversion import Job
 from clew.verbs.converted import Converted
-from clew.verbs.delivery import deliver, find_there
+from clew.verbs.delivery import deliver, find_there, missing_side
 from clew.verbs.place import base_of, make_item, refuse_live, shown_path
 from clew.verbs.reading import Opened, find_by_id, load_source
 from clew.verbs.workshop import Workshop
@@ -68,6 +70,12 @@ def continue_existing(job: Job, existing: Existing) -> Converted:
         job.refuse_held(there.session.id)
         refuse_live(job.target, found, job.home)
         capture_session(job.ctx, there)
+    kept = _kept(job, there)
+    return _splice(job, _beside(job, there, kept) if kept else there, kept, found.path)
+
+
+def _splice(job: Job, there: Opened, kept: tuple[SideFile, ...], path: Path) -> Converted:
+    """Writes the new turns behind what is there and puts back what was `kept`; raises UnwritableContent."""
     workshop = Workshop(
         job.target,
         job.options(there.session.id, path=there.session.records.streams[-1].path),
@@ -75,7 +83,10 @@ def continue_existing(job: Job, existing: Existing) -> Converted:
         side=there.source.side,
         resolve=there.source.resolve,
     )
-    head_count = len(there.session.messages)
+    head_count, base = len(there.session.messages), base_of(job.target, job.home)
+    if kept and head_count == len(job.messages):  # only they are missing
+        items = missing_side(job, base, kept, workshop)
+        return deliver(job, base, items, there.session, RestoreReport("whole", head_count, 0), workshop, (path,))
     streams = workshop.splice(there.session, job.messages[head_count:])
     session = workshop.read(streams)
     differs = first_difference(job.keys, session.messages, session.records.streams)
@@ -83,9 +94,9 @@ def continue_existing(job: Job, existing: Existing) -> Converted:
         raise job.unsound(differs)
     report = RestoreReport("prefix", head_count, len(job.messages) - head_count, there.session.id)
     old = {stream.path: stream for stream in there.source.streams}
-    base = base_of(job.target, job.home)
     changed = [s for s in streams if s.path not in old or memoryview(s.data) != memoryview(old[s.path].data)]
-    items = [make_item(job.target, base, stream, old.get(stream.path)) for stream in changed]
+    spliced = [make_item(job.target, base, stream, old.get(stream.path)) for stream in changed]
+    items = [*spliced, *missing_side(job, base, kept, workshop)]
     paths = tuple(shown_path(job.target, base, stream.path) for stream in streams)
     return deliver(job, base, items, session, report, workshop, paths)
 
@@ -94,6 +105,26 @@ def _is_whole(job: Job, there: Opened) -> bool:
     """Tells whether the files by which the agent finds a session are there: a placing may have been interrupted."""
     names = {file.path.rpartition("/")[2] for file in there.source.side}
     return names.issuperset(job.target.traits.listed_by)
+
+
+def _kept(job: Job, there: Opened) -> tuple[SideFile, ...]:
+    """Returns the files by which the agent finds a session that are not there any more, as they were kept last."""
+    names = {file.path.rpartition("/")[2] for file in there.source.side}
+    gone = set(job.target.traits.listed_by) - names
+    session_id = NativeId(there.session.id)
+    captures = job.ctx.stores.residue.captures(agent=AgentName(job.target.name), session_id=session_id) if gone else ()
+    for capture in reversed(captures):
+        files = captured_side(job.ctx, capture.id)
+        found = tuple(file for file in files if file.path.rpartition("/")[2] in gone)
+        if found:
+            return found
+    return ()
+
+
+def _beside(job: Job, there: Opened, kept: tuple[SideFile, ...]) -> Opened:
+    """Returns a session read again with files that were kept."""
+    source = msgspec.structs.replace(there.source, side=(*there.source.side, *kept))
+    return msgspec.structs.replace(there, source=source, session=job.target.read(source))
 
 
 def _diverged(job: Job, existing: Existing) -> Refused:

@@ -48,15 +48,22 @@ def put(
     where something else lies in a session's place.
     """
     base = base_of(job.target, job.home)
-    made = {file.path for file in workshop.written.files} if workshop.written is not None else set[str]()
-    kept = [file for file in side if file.path not in made]
-    missing = [item for file in kept if (item := _missing(job, base, file)) is not None]
-    items = [*missing, *(make_item(job.target, base, stream, None) for stream in streams)]
+    items = [
+        *missing_side(job, base, side, workshop),
+        *(make_item(job.target, base, stream, None) for stream in streams),
+    ]
     if workshop.written is None:  # nothing was spliced: the files by which the agent lists it are named by nobody yet
         own = {stream.path for stream in streams} | {file.path for file in side}
         items += missing_index(job.target, base, session, workshop.options, own)
     paths = tuple(shown_path(job.target, base, stream.path) for stream in streams)
     return deliver(job, base, items, session, report, workshop, paths)
+
+
+def missing_side(job: Job, base: Path, side: Sequence[SideFile], workshop: Workshop) -> list[Item]:
+    """Returns what puts kept side files back that are not there, but for those that the writer made anew."""
+    made = {file.path for file in workshop.written.files} if workshop.written is not None else set[str]()
+    kept = [file for file in side if file.path not in made]
+    return [item for file in kept if (item := _missing(job, base, file)) is not None]
 
 
 def deliver(
