@@ -15,6 +15,7 @@ from clew.conversation.source import Ending, Reference, Session, SideFile, Sourc
 from clew.formats import unmark
 from clew.formats.cline.content import SUMMARY, Content, mark_in
 from clew.formats.cline.folder import COMPACTION, MANIFEST, MESSAGES, is_task
+from clew.formats.described import damaged_descriptions
 from clew.formats.loose import NONE, Members, items_of, members_of, raw_of, scalar_in, word_in
 from clew.formats.sketch import Sketch
 from clew.formats.times import read_time
@@ -60,6 +61,7 @@ def _read_stream(sketch: Sketch, stream: Stream, renamed: dict[str, str]) -> Non
         _read_message(sketch, content, members, record)
     if cut.holds(count, last):
         cut.make(sketch, content, count)
+    sketch.damage += damaged_descriptions(sketch.source.side, (side + MANIFEST,) if side else ())
     facts = sketch.frame.members(bytes(stream.data)) if sketch.frame is not None else {}
     _read_facts(sketch, facts, manifest, stream)
 

@@ -23,6 +23,7 @@ from clew.conversation.source import (
     Source,
     Stream,
 )
+from clew.formats.described import damaged_descriptions
 from clew.formats.grok import records as rec
 from clew.formats.grok.content import Content
 from clew.formats.grok.display import COMPACTED, Kept, message_of, read_shown
@@ -104,6 +105,7 @@ class _Reading:
         source, summary = self.source, read_summary(self.source.side, self._path)
         info = rec.decode(summary.info, rec.Info)
         self._look_at(summary)
+        self.damage += damaged_descriptions(source.side, (folder_of(self._path) + SUMMARY,))
         history, boundaries = self._history(normal)
         known = msgspec.json.encode(Known(self.content.model, self.content.foreign))
         created = rec.time_of(summary.created_at)

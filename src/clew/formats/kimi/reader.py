@@ -26,6 +26,7 @@ from clew.conversation.source import (
     Source,
 )
 from clew.conversation.text import JsonString, text_of
+from clew.formats.described import damaged_descriptions
 from clew.formats.jsonl import JsonLines
 from clew.formats.kimi import records as rec
 from clew.formats.kimi.compaction import choose_kept
@@ -333,6 +334,8 @@ class _Reading:
             stream, start, _ = self.records.place(record)
             self.damage.append(Damage(stream.path, record, start, "stray result", stray.call_id))
         state = read_state(source.side, source.streams[0].path if source.streams else "")
+        named = [f"{session_folder(stream.path)}{STATE}" for stream in source.streams[:1]]
+        self.damage += damaged_descriptions(source.side, named)
         known = msgspec.json.encode(Known(self.model, self.foreign, self.first_ms))
         created = self.first_ms if self.first_ms is not None else rec.time_of(state.created_at)
         path = source.streams[0].path if source.streams else ""

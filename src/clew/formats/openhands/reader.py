@@ -16,6 +16,7 @@ from clew.conversation.model import Message
 from clew.conversation.normal import Normal, NormalBuilder
 from clew.conversation.source import Boundary, Ending, Records, Session, SideFile, Source, Stream
 from clew.formats import raws, unmark
+from clew.formats.described import damaged_descriptions
 from clew.formats.loose import mend_json
 from clew.formats.openhands import records as rec
 from clew.formats.openhands.content import Content, summary_of
@@ -179,6 +180,8 @@ class _Reading:
 
     def session(self) -> Session:
         """Returns the session of what was read."""
+        names = [file.path for file in self.source.side if file.path.rpartition("/")[2] == STATE]
+        self.damage += damaged_descriptions(self.source.side, names)
         self._drop_torn()
         normal = self._normal(self.view)
         for stray in normal.strays:

@@ -17,6 +17,7 @@ from clew.conversation.model import Message
 from clew.conversation.normal import NormalBuilder
 from clew.conversation.source import Ending, Records, Reference, Session, SideFile, Source, Stream
 from clew.formats import raws, unmark
+from clew.formats.described import damaged_descriptions
 from clew.formats.jsonl import JsonLines
 from clew.formats.settled import find_ending
 from clew.formats.times import read_time
@@ -214,6 +215,8 @@ class _Reading:
                 detail = f"a result for the call {stray.call_id!r}, which is not open here"
                 line = self.places.get(stray.record, 0)
                 self.damage.append(Damage(stream.path, stray.record, offset, "stray result", detail, line))
+        named = [file.path for file in self.source.side if file.path.rpartition("/")[2] == META]
+        self.damage += damaged_descriptions(self.source.side, named)
         self.damage.sort(key=lambda d: (d.record, d.offset))
         source, meta = self.source, self.meta
         own = "" if self.is_store else raws.as_word(meta.session_id)
