@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 
 import pytest
 
 from clew.errors import ClewError, NotFoundError
-from clew.runs.review.diff import added_patch, changes_between, changes_in_worktree, changes_staged
+from clew.runs.review.diff import (
+    added_patch,
+    changes_between,
+    changes_in_worktree,
+    changes_staged,
+    show_name,
+    show_pattern,
+)
 from clew.runs.review.git import (
     empty_tree,
     find_head,
@@ -47,6 +55,33 @@ def test_every_kind_of_change(shop: Shop) -> None:
     assert by_name["app.py"].patch.startswith(b"diff --git a/app.py b/app.py\nindex ")
     assert b"+    return open(path, encoding='utf-8').read()" in by_name["app.py"].patch
     assert by_name["gone.py"].path == ""
+
+
+def test_no_two_names_are_shown_alike() -> None:
+    pieces = (b"a", b"\\", b"\\xff", b"\\\\xff", b"\xff", b"\xc3\xa9", b"\\xe9")
+    names = {b"".join(parts) for count in (1, 2, 3) for parts in itertools.product(pieces, repeat=count)}
+    assert len({show_name(name) for name in names}) == len(names)
+    assert show_name(b"bad/\xff.py") == "bad/\\xff.py"
+    assert show_name(b"odd\\name.py") == "odd\\name.py", "what needs no escape is shown as it is"
+
+
+def test_a_name_and_one_that_spells_its_escape_are_two_changes(shop: Shop) -> None:
+    base = shop.git("rev-parse", "HEAD")
+    for name in (b"\xff.py", b"\\xff.py"):
+        (shop.root / os.fsdecode(name)).write_text("x\n")
+    head = shop.commit({})
+    git = shop.open()
+    changes = changes_between(git, resolve_commit(git, base), resolve_commit(git, head))
+    assert {change.raw_path: change.name for change in changes} == {
+        b"\xff.py": "\\xff.py",
+        b"\\xff.py": "\\\\xff.py",
+    }
+
+
+def test_a_pattern_that_is_text_says_how_names_are_shown() -> None:
+    once = show_pattern(b"bad/\xff*")
+    assert once == "bad/\\xff*"
+    assert show_pattern(os.fsencode(once)) == once, "a resume reads it again as it was kept"
 
 
 def test_odd_names_links_modes_and_types(shop: Shop) -> None:

@@ -25,7 +25,7 @@ from clew.runs.folder import find_all, get_run
 from clew.runs.operation import Operation
 from clew.runs.review.agents import HEADLESS, get_headless
 from clew.runs.review.asking import AskAgent
-from clew.runs.review.diff import show_name
+from clew.runs.review.diff import show_pattern
 from clew.runs.review.endpoint import EndpointAsker, resolve_endpoint
 from clew.runs.review.git import Git, open_repository
 from clew.runs.review.headless import AgentAsker
@@ -176,7 +176,7 @@ def start_review(start: Start, words: Mapping[str, Any]) -> Plan:
     if custom is not None:
         start.words["rules"] = str(custom)
     for name in {"include", "exclude"} & start.words.keys():
-        start.words[name] = tuple(show_name(os.fsencode(text)) for text in start.words[name])
+        start.words[name] = tuple(show_pattern(os.fsencode(text)) for text in start.words[name])
     words = start.words
     typed = FileFilter(tuple(words.get("include", ())), tuple(words.get("exclude", ())))
     rules = load_rules(git.root, custom=custom, user=_config_folder(run) / "rules.toml", typed=typed)

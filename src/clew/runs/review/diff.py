@@ -48,6 +48,7 @@ _FORMAT = (
 )
 _BINARY = re.compile(rb"^(?:Binary files .* differ|GIT binary patch)$", re.MULTILINE)
 _START = re.compile(rb"^diff --git ", re.MULTILINE)
+_SPELT_ESCAPE = re.compile(r"\\x[89a-f][0-9a-f]")
 
 SUBMODULE = "160000"
 LINK = "120000"
@@ -162,8 +163,24 @@ def _join(entries: Iterable[_Entry], patch: bytes) -> tuple[Change, ...]:
 
 
 def show_name(name: bytes) -> str:
-    """Returns a file's name as text: bytes that are no UTF-8 as escapes. Patterns are laid over this form."""
-    return name.decode("utf-8", "backslashreplace")
+    """Returns a file's name as text: bytes that are no UTF-8 as escapes. Patterns are laid over this form.
+
+    No two names are shown alike: in a name with such bytes, and in one that spells such an escape itself, each
+    backslash is doubled. Every other name is shown as it is.
+    """
+    try:
+        text = name.decode("utf-8")
+    except UnicodeDecodeError:
+        return name.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
+    return text.replace("\\", "\\\\") if _SPELT_ESCAPE.search(text) else text
+
+
+def show_pattern(pattern: bytes) -> str:
+    """Returns a pattern as text: one that is text already says how names are shown, another is shown as a name."""
+    try:
+        return pattern.decode("utf-8")
+    except UnicodeDecodeError:
+        return show_name(pattern)
 
 
 def _with_content(git: Git, change: Change) -> Change:
