@@ -10,6 +10,8 @@ import json
 import os
 import random
 import signal
+import subprocess
+import sys
 import uuid
 from collections import Counter
 from pathlib import Path
@@ -188,3 +190,61 @@ SEEDS = range(200 if os.environ.get("CLEW_LAW") else 12)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_killed_again_and_again_at_random_points(tmp_path: Path, seed: int) -> None:
     kill_at_random(tmp_path, seed)
+
+
+RESUME = """
+import os, sys, uuid
+from pathlib import Path
+from clew.errors import RunError
+from clew.platform.clock import SystemClock
+from clew.runs.engine import RunSettings, carry_out
+from runs.toys import Toy, echo
+
+folder, parent = Path(sys.argv[1]), sys.argv[2]
+
+
+def work(item, context):
+    with open(folder / "ledger", "a") as ledger:
+        ledger.write(item.path + "\\n")
+    print("asked", flush=True)
+    sys.stdin.readline()
+    return echo(item, context)
+
+
+contents = {name + ".py": name * 3 for name in "abcdefg"}
+settings = RunSettings(folder / "runs", SystemClock(), lambda: uuid.uuid4().hex)
+try:
+    done = carry_out(Toy(contents, work), settings, parent=parent)
+except RunError as error:
+    print(error.code, flush=True)
+else:
+    print(done.manifest.terminal_state, flush=True)
+"""
+
+
+def test_of_two_resumes_of_one_killed_run_one_goes_on_and_the_other_is_refused(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, 1)
+    parent, died = shop.killed("", ("run.before-checkpoint", 3, 0))
+    assert died
+    before = shop.paid()
+    command = [sys.executable, "-c", RESUME, str(tmp_path), parent]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    both = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        for _ in range(2)
+    ]
+    try:
+        # The one that goes on holds at its first item until the other has had its say.
+        said = [process.stdout.readline().strip() for process in both if process.stdout]
+        assert sorted(said) == ["asked", "run_active"]
+        [told] = [run for run in list_runs(shop.runs) if run.run_id == parent]
+        assert told.state == "aborted", "the parent does not run"
+        [goes_on] = [process for process, first in zip(both, said, strict=True) if first == "asked"]
+        rest, _ = goes_on.communicate("\n" * len(CONTENTS), timeout=60)
+        assert rest.split()[-1] == "complete"
+    finally:
+        for process in both:
+            process.kill()
+            process.communicate()
+    assert sorted((shop.paid() - before).elements()) == ["c.py", "d.py", "e.py", "f.py", "g.py"]
+    assert len(list_runs(shop.runs)) == 2, "the refused one left nothing"

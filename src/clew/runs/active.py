@@ -3,6 +3,9 @@
 A side file `<run>.lock` is locked for the life of the run; the lock, not a missing end record and not elapsed time,
 is the evidence, and it falls with the process. The file itself stays. A second opener of one run is refused; where a
 file system cannot lock, the run goes on and its state is simply not shown as running.
+
+A resume holds a second file of its parent, `<run>.resume.lock`, likewise: two resumes of one run at a time would both
+do, and pay for, the same items. It is not the parent's own lock, because the parent does not run.
 """
 
 from __future__ import annotations
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
 
 Activity = Literal["active", "inactive", "unknown"]
 
+ACTIVE = "already active"
+RESUMED = "already being resumed"
+
 # A probe holds the lock for microseconds; a run that starts in the same moment tries again. (Waiting in the kernel's
 # queue would leave a late waiter that takes the lock once more after its holder is gone.)
 _TRIES = 20
@@ -29,8 +35,9 @@ _PAUSE_S = 0.01
 class ActiveLock:
     """Holds one run's lock for the block; RunError (`run_active`) when another process has it."""
 
-    def __init__(self, path: Path, run_id: str) -> None:
+    def __init__(self, path: Path, run_id: str, what: str = ACTIVE) -> None:
         self._run_id = run_id
+        self._what = what
         self._lock = FileLock(path)
         self.supported = False
 
@@ -51,9 +58,11 @@ class ActiveLock:
 
     def _held(self, error: StoreLocked) -> RunError:
         return RunError(
-            f"run {self._run_id} is already active",
+            f"run {self._run_id} is {self._what}",
             code="run_active",
-            hint="Wait for it, or stop its process.",
+            hint="Wait for it, or stop its process."
+            if self._what == ACTIVE
+            else "Resume the run that goes on with it.",
             run=self._run_id,
             holder=error.concerns.get("holder"),
         )

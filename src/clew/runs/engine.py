@@ -22,11 +22,11 @@ import msgspec
 from clew.errors import ClewError, FormatError, RunError
 from clew.platform.faults import declare, fault
 from clew.runs import log
-from clew.runs.active import ActiveLock
+from clew.runs.active import RESUMED, ActiveLock
 from clew.runs.admission import AGENT_PREFIX, Asked, admit
 from clew.runs.builder import ManifestBuilder
 from clew.runs.checkpoints import RunState, reusable
-from clew.runs.folder import LOCK, LOG, ensure_scope_folder, get_run
+from clew.runs.folder import LOCK, LOG, FoundRun, ensure_scope_folder, get_run
 from clew.runs.lineage import ResumeLineage, Target
 from clew.runs.log import ItemRecord, RunLog, SessionRef
 from clew.runs.manifest import RUN_FAILURE_CLASSES, CoverageItem, Execution, Manifest, ManifestError, Repository
@@ -63,18 +63,24 @@ def carry_out(
     the run in good order.
     """
     options = options or RunOptions()
-    state = _load_parent(settings, parent) if parent else None
+    found = get_run(settings.folder, parent) if parent else None
+    state = _load_parent(found) if found is not None else None
     sealed = _safe_labels(operation.resolve())
     if state is not None:
         admit(state, _asked(operation, sealed, options))
     if not sealed.items:
         raise _nothing_selected(operation.name, sealed.skipped)
     run = _Run(operation, sealed, settings, options, state, on_progress, cancelled or threading.Event())
-    return run.carry_out()
+    with contextlib.ExitStack() as held:
+        if found is not None and not options.delta:
+            # Taken last, so that a rejection leaves no trace; what was read is still so, for a log that nobody holds
+            # grows no more. Held to the end: a second resume is refused instead of paying for the same items.
+            # A delta is another input, and may well be one of several.
+            held.enter_context(ActiveLock(found.resume_path, found.run_id, RESUMED))
+        return run.carry_out()
 
 
-def _load_parent(settings: RunSettings, parent: str) -> RunState:
-    found = get_run(settings.folder, parent)
+def _load_parent(found: FoundRun) -> RunState:
     if found.activity() == "active":
         raise RunError(
             f"run {found.run_id} is still active, so what it covered is not settled",

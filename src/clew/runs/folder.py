@@ -2,6 +2,7 @@
 
     <data>/runs/<repository path>-<hash>/<run id>.jsonl     0600
     <data>/runs/<repository path>-<hash>/<run id>.lock
+    <data>/runs/<repository path>-<hash>/<run id>.resume.lock    of a run that was resumed
 
 The readable part of a folder's name is not injective (`a/b-c`, `a-b/c`), so a hash of the path follows it. A run id
 is one path element; anything else is refused before a path is built from it.
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 LOG = ".jsonl"
 LOCK = ".lock"
+RESUME_LOCK = ".resume.lock"
 
 _READABLE = 80
 _HASH = 12
@@ -43,6 +45,11 @@ class FoundRun(Struct, frozen=True):
     def lock_path(self) -> Path:
         """The side file whose lock tells that the run goes on."""
         return self.path.with_suffix(LOCK)
+
+    @property
+    def resume_path(self) -> Path:
+        """The side file whose lock tells that another run goes on with this one."""
+        return self.path.with_suffix(RESUME_LOCK)
 
     def activity(self) -> Activity:
         """Tells whether the run goes on."""
@@ -132,7 +139,7 @@ def get_run(runs: Path, name: str) -> FoundRun:
 
 
 def delete_run(runs: Path, name: str, scope: Path | None) -> FoundRun:
-    """Deletes a run's log and lock file and returns what was deleted.
+    """Deletes a run's log and lock files and returns what was deleted.
 
     With `scope`, only when the log records that folder: otherwise RunError `run_other_repo`, or `run_unverifiable`
     when it records none. A run that is active, or a log that does not lie directly in a runs folder, is refused.
@@ -147,6 +154,7 @@ def delete_run(runs: Path, name: str, scope: Path | None) -> FoundRun:
     with ActiveLock(run.lock_path, run.run_id):
         run.path.unlink()
         run.lock_path.unlink(missing_ok=True)
+        run.resume_path.unlink(missing_ok=True)
     return run
 
 
