@@ -146,11 +146,12 @@ def test_a_condensation_forgets_and_puts_a_summary() -> None:
     assert [b.at for b in session.boundaries] == [4]
 
 
-def test_behind_a_gap_nothing_is_read_and_nothing_is_appended() -> None:
+def test_behind_a_gap_is_history_and_nothing_is_appended() -> None:
     made = streams([said("user", "one"), said("assistant", "two")])
     made += streams([said("user", "three"), said("assistant", "four")], first=3)
     session = FORMAT.read(as_source(made))
     assert [m.text for m in session.messages] == ["one", "two"]
+    assert [m.text for m in session.history] == ["one", "two", "three", "four"]
     assert [(d.sort, d.record) for d in session.damage] == [("broken link", 2)]
     assert len(session.records) == 4
     with pytest.raises(UnwritableContent, match="its number"):

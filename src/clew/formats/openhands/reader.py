@@ -2,7 +2,8 @@
 
 What the agent sends is read: its events in the order of their numbers up to the first number that is missing, with the
 forgotten ones left out where it condensed. A reply of clew's writing whose results are not all there was broken off
-while it was placed: neither the agent nor this reader takes it in. The full history keeps what was forgotten.
+while it was placed: neither the agent nor this reader takes it in. The full history keeps what was forgotten, and what
+lies behind a gap.
 `base_state.json` gives folder, model and title. Everything odd is reported with its file; nothing here raises on any
 bytes.
 """
@@ -58,8 +59,10 @@ class _Reading:
             number = len(self.records)
             view = memoryview(stream.data)
             self.records.add_stream(stream).extend([0] if len(view) else [])
-            if self._is_due(stream, number):
-                self._take(stream, number, last=place + 1 == len(source.streams))
+            behind = self._broken
+            if self._is_due(stream, number) or self._broken:
+                behind = behind or self._broken
+                self._take(stream, number, last=place + 1 == len(source.streams), behind=behind)
 
     def _report(self, stream: Stream, number: int, sort: str, detail: str = "", *, lost: bool = True) -> None:
         record = number if len(memoryview(stream.data)) else -1
@@ -83,12 +86,14 @@ class _Reading:
             self._report(stream, number, "broken link", detail)
         return False
 
-    def _take(self, stream: Stream, number: int, *, last: bool) -> None:
+    def _take(self, stream: Stream, number: int, *, last: bool, behind: bool) -> None:
+        """Takes an event in; what lies `behind` a gap is history, and not sent."""
         event = self._decode(stream, number, last=last)
         if event is None:
             return
         if event.kind == rec.CONDENSATION:
-            self._condense(event, number)
+            if not behind:
+                self._condense(event, number)
         elif raws.as_word(event.kind) in rec.SENT:
             message = self.content.message(event)
             calls = message.calls if message is not None else ()
@@ -97,7 +102,8 @@ class _Reading:
                 call_id = raws.as_word(event.tool_call_id)
             reply = raws.as_word(event.llm_response_id) if event.kind == rec.ACTION else ""
             sent = Sent(raws.as_word(event.id), message, number, reply, call_id)
-            self.view.append(sent)
+            if not behind:
+                self.view.append(sent)
             self.full.append(sent)
 
     def _decode(self, stream: Stream, number: int, *, last: bool) -> rec.Event | None:
@@ -151,25 +157,24 @@ class _Reading:
         if isinstance(event.summary_offset, int):
             self.view.insert(max(event.summary_offset, 0), summary)
 
+    def _torn(self, sent: list[Sent]) -> set[str]:
+        """Returns the calls of replies whose results are not all there: the agent leaves those replies out."""
+        promised = self.content.promised
+        answered = {one.call_id for one in sent if not one.reply}
+        asked = {one.reply for one in sent}
+        torn = {reply for call_id, reply in promised.items() if call_id not in answered and reply in asked}
+        return {call_id for call_id, reply in promised.items() if reply in torn}
+
     def _drop_torn(self) -> None:
         """Leaves out replies whose results were not all placed, as the agent does."""
-        promised = self.content.promised
-        answered = {sent.call_id for sent in self.full if not sent.reply}
-        torn = {reply for call_id, reply in promised.items() if call_id not in answered}
-        if not torn:
-            return
-        calls = {call_id for call_id, reply in promised.items() if reply in torn}
-        for sent in self.full:
-            if sent.reply in torn:
-                self._report(
-                    self.records.place(sent.record)[0],
-                    sent.record,
-                    "torn tail",
-                    "the results of this reply were never placed",
-                    lost=False,
-                )
-        self.view = [sent for sent in self.view if sent.call_id not in calls]
-        self.full = [sent for sent in self.full if sent.call_id not in calls]
+        torn = self._torn(self.view)
+        for one in self.view:
+            if one.reply and one.call_id in torn:
+                stream = self.records.place(one.record)[0]
+                self._report(stream, one.record, "torn tail", "the results of this reply were never placed", lost=False)
+        self.view = [one for one in self.view if one.call_id not in torn]
+        torn = self._torn(self.full)
+        self.full = [one for one in self.full if one.call_id not in torn]
 
     def _normal(self, sent: list[Sent]) -> Normal:
         builder = NormalBuilder()
@@ -189,7 +194,7 @@ class _Reading:
                 stream = self.records.place(stray.record)[0]
                 detail = f"a result for the call {stray.call_id!r}, which is not open here"
                 self._report(stream, stray.record, "stray result", detail)
-        history = self._normal(self.full).messages if self.condensed else normal.messages
+        history = self._normal(self.full).messages if self.condensed or self._broken else normal.messages
         boundaries = tuple(Boundary(len(self._normal(self.full[:at]).messages)) for at in self.condensed)
         times = [m.time_ms for m in history if m.time_ms is not None]
         models = [m.model for m in history if m.model]
