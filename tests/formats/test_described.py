@@ -55,3 +55,29 @@ def test_one_that_cannot_be_had_is_told_and_one_that_is_not_there_is_not() -> No
 
     (told,) = damaged_descriptions((SideFile("a/x.json", 0o600, 1, fails),), ("a/x.json", "a/y.json"))
     assert (told.file, told.lost) == ("a/x.json", True)
+
+
+@pytest.mark.parametrize("agent", DESCRIBED)
+def test_a_changed_description_is_seen_in_the_stamp(agent: str, tmp_path: Path) -> None:
+    case, form = own_case(agent, "simple"), get_format(agent)
+    home = Home(case.copy_home(tmp_path / "home"))
+    found = next(one for one in form.locate.find(home) if one.id == case.session_id)
+    ending = {**DESCRIBED, "cline": f"/{found.id}.json"}[agent]
+    described = [path for path in tmp_path.rglob("*.json") if str(path).endswith(ending)]
+    path = min(described, key=lambda one: len(str(one)))
+    path.write_bytes(path.read_bytes() + b" ")
+    (again,) = [one for one in form.locate.find(home) if one.id == case.session_id]
+    assert again.stamp != found.stamp
+
+
+@pytest.mark.parametrize("agent", DESCRIBED)
+def test_a_link_in_the_place_of_a_description_is_told(agent: str, tmp_path: Path) -> None:
+    case, form = own_case(agent, "simple"), get_format(agent)
+    home = Home(case.copy_home(tmp_path / "home"))
+    found = next(one for one in form.locate.find(home) if one.id == case.session_id)
+    ending = {**DESCRIBED, "cline": f"/{found.id}.json"}[agent]
+    path = min((p for p in tmp_path.rglob("*.json") if str(p).endswith(ending)), key=lambda one: len(str(one)))
+    path.rename(tmp_path / "elsewhere.json")
+    path.symlink_to(tmp_path / "elsewhere.json")
+    (again,) = [one for one in form.locate.find(home) if one.id == case.session_id]
+    assert again.problem

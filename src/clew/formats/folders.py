@@ -41,6 +41,13 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
+def odd_kind(name: str, mode: int) -> str:
+    """Returns what stands against a file that describes a session: a link, or no regular file; "" for a regular one."""
+    if stat.S_ISREG(mode):
+        return ""
+    return f"{name} is {LINK}" if stat.S_ISLNK(mode) else f"{name} is no regular file"
+
+
 def name_below(path: Path, base: Path) -> str:
     """Returns a stream's name: relative to the base folder where the file lies below it, else its whole path."""
     return path.relative_to(base).as_posix() if path.is_relative_to(base) else path.as_posix()

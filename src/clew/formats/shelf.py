@@ -12,13 +12,18 @@ from pathlib import Path
 
 from clew.conversation.source import SideFile, Source, Stream
 from clew.errors import UnsupportedVersion
-from clew.formats.folders import LINK
+from clew.formats.folders import LINK, odd_kind
 from clew.formats.protocol import Found, Home, Owner, Settings
 from clew.platform.mapped import open_source
 
 
-def look_at(agent: str, path: Path, session_id: str, cwd: str = "", problem: str = "") -> Found:
-    """Returns a file as it is found: with what stands against opening it, and with the stamp of its change."""
+def look_at(
+    agent: str, path: Path, session_id: str, cwd: str = "", problem: str = "", beside: Iterable[Path] = ()
+) -> Found:
+    """Returns a file as it is found: with what stands against opening it, and with the stamp of its change.
+
+    `beside` are the files that describe the session, where there are any: the stamp is also of their change.
+    """
     stamp = (0, 0)
     try:
         facts = path.lstat()
@@ -29,6 +34,13 @@ def look_at(agent: str, path: Path, session_id: str, cwd: str = "", problem: str
             problem = problem or "not a regular file"
     except OSError as error:
         problem = problem or f"cannot be looked at: {error.strerror}"
+    for file in beside:
+        try:
+            facts = file.lstat()
+        except OSError:
+            continue
+        stamp = (max(stamp[0], facts.st_mtime_ns), stamp[1] + facts.st_size)
+        problem = problem or odd_kind(file.name, facts.st_mode)
     return Found(agent, session_id, path, (path,), stamp, "session", cwd, problem)
 
 

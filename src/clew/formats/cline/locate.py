@@ -18,7 +18,7 @@ import msgspec
 
 from clew.conversation.source import SideFile, Source
 from clew.errors import ClewError
-from clew.formats.cline.folder import DATA, EDITORS, HISTORY, MANIFEST, MESSAGES, SESSIONS, TASK, TASKS
+from clew.formats.cline.folder import COMPACTION, DATA, EDITORS, HISTORY, MANIFEST, MESSAGES, SESSIONS, TASK, TASKS
 from clew.formats.cline.reader import AGENT
 from clew.formats.folders import Later, entries_of, is_folder
 from clew.formats.loose import NONE, Members, items_of, members_of, raw_of, word_in
@@ -119,7 +119,9 @@ def _cwd_in(path: Path) -> str:
 
 
 def _found(path: Path, session_id: str, kind: Literal["session", "helper"], cwd: str) -> Found:
-    found = look_at(AGENT, path, session_id, cwd)
+    own = path.name.removesuffix(MESSAGES)
+    beside = [path.with_name(own + end) for end in (MANIFEST, COMPACTION)] if own != path.name else []
+    found = look_at(AGENT, path, session_id, cwd, beside=beside)
     return msgspec.structs.replace(found, kind=kind) if kind != found.kind else found
 
 

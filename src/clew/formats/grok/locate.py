@@ -17,7 +17,7 @@ from typing import cast
 import msgspec
 
 from clew.conversation.source import SideFile, Source, Stream
-from clew.formats.folders import LINK, Later, entries_of, is_folder, name_below, small_file
+from clew.formats.folders import LINK, Later, entries_of, is_folder, name_below, odd_kind, small_file
 from clew.formats.grok import records as rec
 from clew.formats.grok.folder import CWD, SESSIONS, cwd_of
 from clew.formats.grok.reader import AGENT, DISPLAY, HISTORY, SUMMARY
@@ -112,7 +112,10 @@ def _found(folder: Path, cwd: str) -> Found | None:
         problem = LINK
     elif not stat.S_ISREG(main.st_mode):
         problem = "not a regular file"
-    there = [one for one in (main, facts[SUMMARY]) if one is not None]
+    summary = facts[SUMMARY]
+    if summary is not None:
+        problem = problem or odd_kind(SUMMARY, summary.st_mode)
+    there = [one for one in (main, summary) if one is not None]
     stamp = (max(one.st_mtime_ns for one in there), sum(one.st_size for one in there))
     return Found(AGENT, folder.name, path, (path,), stamp, "session", cwd, problem)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from clew.conversation.source import SideFile, Source, Stream
 from clew.errors import UnsupportedVersion
-from clew.formats.folders import LINK, Later, entries_of, is_folder, name_below, small_file
+from clew.formats.folders import LINK, Later, entries_of, is_folder, name_below, odd_kind, small_file
 from clew.formats.kimi import records as rec
 from clew.formats.kimi.folder import SESSIONS
 from clew.formats.kimi.reader import AGENT, MAIN, STATE
@@ -127,6 +127,7 @@ def _found(path: Path, session_id: str, kind: str) -> Found:
         try:  # a title and a folder change without the journal
             state = (path.parent.parent.parent / STATE).lstat()
             stamp = (max(stamp[0], state.st_mtime_ns), stamp[1] + state.st_size)
+            problem = odd_kind(STATE, state.st_mode)
         except OSError:
             pass
     return Found(AGENT, session_id, path, (path,), stamp, "helper" if kind == "helper" else "session", "", problem)
