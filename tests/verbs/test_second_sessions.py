@@ -83,6 +83,9 @@ def test_the_file_that_lists_a_session_comes_back_as_it_was_kept(ctx: Context, f
         data = lister.read_bytes().replace(b"}", b" }")  # as its agent would have written it
         lister.write_bytes(data)
         assert convert(ctx, source(), to=form.name).report.mode == "whole"  # and this is kept
+        twin = lister.parent / "notify" / name  # another file of that name is not it
+        twin.parent.mkdir()
+        twin.write_bytes(b"{}")
         lister.unlink()
         again = convert(ctx, source(), to=form.name)
     assert again.to.session_id == there.to.session_id

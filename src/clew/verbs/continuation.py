@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
@@ -103,19 +103,25 @@ def _splice(job: Job, there: Opened, kept: tuple[SideFile, ...], path: Path) -> 
 
 def _is_whole(job: Job, there: Opened) -> bool:
     """Tells whether the files by which the agent finds a session are there: a placing may have been interrupted."""
-    names = {file.path.rpartition("/")[2] for file in there.source.side}
-    return names.issuperset(job.target.traits.listed_by)
+    return _names(there, there.source.side).issuperset(job.target.traits.listed_by)
+
+
+def _names(there: Opened, side: Sequence[SideFile]) -> set[str]:
+    """Returns the names of the side files that lie in a folder of the session's records, or above it."""
+    streams = there.session.records.streams
+    folders = PurePosixPath(streams[-1].path).parents if streams else ()
+    paths = [PurePosixPath(file.path) for file in side]
+    return {path.name for path in paths if path.parent in folders}
 
 
 def _kept(job: Job, there: Opened) -> tuple[SideFile, ...]:
     """Returns the files by which the agent finds a session that are not there any more, as they were kept last."""
-    names = {file.path.rpartition("/")[2] for file in there.source.side}
-    gone = set(job.target.traits.listed_by) - names
+    gone = set(job.target.traits.listed_by) - _names(there, there.source.side)
     session_id = NativeId(there.session.id)
     captures = job.ctx.stores.residue.captures(agent=AgentName(job.target.name), session_id=session_id) if gone else ()
     for capture in reversed(captures):
         files = captured_side(job.ctx, capture.id)
-        found = tuple(file for file in files if file.path.rpartition("/")[2] in gone)
+        found = tuple(file for file in files if _names(there, (file,)) & gone)
         if found:
             return found
     return ()
