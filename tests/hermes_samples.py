@@ -10,7 +10,7 @@ from clew.conversation.model import Message
 from clew.conversation.source import Session, Source, Stream
 from clew.formats.hermes import FORMAT
 from clew.formats.protocol import Found, Home, WriteOptions, Written
-from conversations import make_id
+from clew.laws.stored import make_id
 
 ID = make_id("one")
 OTHER = make_id("two")

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 
 from clew.formats.protocol import Home
+from clew.laws.stored import Stored
 from clew.platform.clock import FixedClock
 from clew.verbs.context import Context
 from clew_format_tiny import FORMAT as TINY
-from conversations import Stored
 from doors import installed, make_distribution
 from lineformat import FORMAT as LINES
 

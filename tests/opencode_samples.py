@@ -11,7 +11,7 @@ from clew.conversation.source import Session, Source, Stream
 from clew.formats.opencode import FORMAT
 from clew.formats.opencode.names import session_id
 from clew.formats.protocol import Found, Home, WriteOptions, Written
-from conversations import make_id
+from clew.laws.stored import make_id
 
 ID = session_id(make_id("one"))
 OTHER = session_id(make_id("two"))

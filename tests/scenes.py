@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from clew.conversation.builder import make_assistant, make_call, make_result, make_user
+from clew.laws.stored import Stored
 from clew_format_tiny.records import frame_document
-from conversations import Stored
 from toysessions import bot, row, session_of, user
 
 HI, HELLO = user("hi"), bot("hello")

@@ -11,9 +11,9 @@ from clew.conversation.canonical import keys_of
 from clew.conversation.digest import segment_digest
 from clew.conversation.source import Records, Session, Source, Stream
 from clew.ids import ChainKey, Digest
+from clew.laws.stored import Stored
 from clew.residue.choose import Candidate
 from clew.residue.segments import cut_session, slice_segments
-from conversations import Stored
 from lineformat import FORMAT
 
 

@@ -18,12 +18,12 @@ from clew.conversation.model import Image, Message
 from clew.formats.marks import INVENTED, Names, wrap_arguments
 from clew.formats.protocol import Format, Home
 from clew.formats.registry import get_format
+from clew.laws.stored import group_keys, make_id, write_options
 from clew.platform.clock import FixedClock
 from clew.verbs.context import Context
 from clew.verbs.convert import convert
 from clew.verbs.refer import open_session
 from clew.verbs.show import show_groups
-from conversations import group_keys, make_id, write_options
 
 pytestmark = pytest.mark.agent
 

@@ -23,6 +23,7 @@ from clew.errors import Refused
 from clew.formats.hermes import FORMAT, schema
 from clew.formats.marks import INVENTED, Names, wrap_arguments
 from clew.formats.protocol import Home, WriteOptions
+from clew.laws.stored import make_id
 from clew.platform.clock import SystemClock
 from clew.verbs.context import Context
 from clew.verbs.convert import convert
@@ -31,7 +32,6 @@ from clew.verbs.refer import open_session
 from clew.verbs.restore import restore
 from clew.verbs.show import show_groups
 from clew_corpus import Case, own_case, own_cases, shared_cases
-from conversations import make_id
 
 pytestmark = pytest.mark.agent
 

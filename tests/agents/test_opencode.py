@@ -25,13 +25,13 @@ from clew.formats.marks import INVENTED, Names, wrap_arguments
 from clew.formats.opencode import FORMAT, schema
 from clew.formats.opencode.names import session_id
 from clew.formats.protocol import Home, WriteOptions
+from clew.laws.stored import make_id
 from clew.platform.clock import SystemClock
 from clew.verbs.context import Context
 from clew.verbs.convert import convert
 from clew.verbs.refer import open_session
 from clew.verbs.show import show_groups
 from clew_corpus import Case, own_case, own_cases, shared_cases
-from conversations import make_id
 from opencode_samples import keys
 
 pytestmark = pytest.mark.agent

@@ -18,13 +18,13 @@ from clew.conversation.canonical import keys_of
 from clew.conversation.source import Session, Source
 from clew.formats.protocol import Format, Found, Home
 from clew.ids import CaptureId
+from clew.laws.stored import group_keys, make_id, store_conversation, write_options
 from clew.residue.choose import Choice
 from clew.residue.restore import Restored, restore_conversation
 from clew.verbs.capture import capture_session
 from clew.verbs.reading import Opened
 from clew.verbs.workshop import Workshop
 from clew_corpus import Case, fault_cases, own_cases, shared_cases
-from conversations import group_keys, make_id, store_conversation, write_options
 
 FORMATS = {form.name: form for form in formats_to_test()}
 CASES = [case for case in (*own_cases(), *shared_cases(), *fault_cases()) if case.agent in FORMATS and case.session_id]

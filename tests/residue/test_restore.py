@@ -14,6 +14,7 @@ from clew.conversation.model import Message
 from clew.conversation.source import Session, Source, Stream
 from clew.errors import FormatError, UnreadableSource, UnwritableContent
 from clew.ids import ChainKey
+from clew.laws.stored import write_options
 from clew.residue.choose import Candidate, Choice
 from clew.residue.restore import (
     MAX_TRIES,
@@ -23,7 +24,6 @@ from clew.residue.restore import (
     lay_streams,
     restore_conversation,
 )
-from conversations import write_options
 from lineformat import FORMAT
 from toysessions import (
     Piece,

@@ -20,11 +20,11 @@ from clew.conversation.model import Image, Message
 from clew.conversation.source import Source, Stream
 from clew.formats.marks import INVENTED
 from clew.formats.protocol import Format
+from clew.laws.stored import Stored, group_keys, make_id, store_conversation
 from clew.residue.choose import NoChoice
 from clew.residue.restore import Restored
 from clew.residue.segments import cut_session
 from clew_format_tiny import FORMAT as TINY
-from conversations import Stored, group_keys, make_id, store_conversation
 from lineformat import FORMAT as LINES
 from scenes import FILE, HELLO, HI, MORE, TALK, compacted
 from toysessions import bot, call, out, read_lines, row, session_of, user

@@ -13,6 +13,7 @@ from carrying import Desk, formats_to_test, text_of
 from clew.conversation.builder import make_user
 from clew.conversation.model import Message
 from clew.errors import Refused
+from clew.laws.stored import Stored, make_id, store_conversation, store_written, write_options
 from clew.residue.restore import Restored
 from clew.residue.segments import cut_session
 from clew.verbs.convert import convert
@@ -20,7 +21,6 @@ from clew.verbs.refer import open_session
 from clew.verbs.restore import restore
 from clew_format_tiny import FORMAT as TINY
 from clew_format_tiny.records import frame_document
-from conversations import Stored, make_id, store_conversation, store_written, write_options
 from houses import House, agents_of_the_tests
 from lineformat import FORMAT as LINES
 from scenes import FILE, MORE, TALK, compacted

@@ -10,6 +10,7 @@ import pytest
 
 from clew.errors import NotFoundError
 from clew.formats.protocol import Home
+from clew.laws.stored import group_keys
 from clew.platform.clock import FixedClock
 from clew.verbs.context import Context
 from clew.verbs.convert import convert
@@ -17,7 +18,6 @@ from clew.verbs.keep import keep
 from clew.verbs.ls import list_all
 from clew.verbs.refer import open_session
 from clew.verbs.restore import restore
-from conversations import group_keys
 from kept_samples import SAMPLES
 
 RUN = next(one for one in SAMPLES if one.agent == "mini-swe-agent")

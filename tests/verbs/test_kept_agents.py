@@ -11,6 +11,7 @@ import pytest
 
 from clew.errors import Refused, UnwritableContent, UsageError
 from clew.formats.protocol import Home
+from clew.laws.stored import group_keys
 from clew.platform.clock import FixedClock
 from clew.verbs.context import Context
 from clew.verbs.convert import convert
@@ -18,7 +19,6 @@ from clew.verbs.keep import Kept, keep
 from clew.verbs.refer import open_session
 from clew.verbs.restore import restore
 from clew.verbs.resume import resume
-from conversations import group_keys
 from kept_databases import BASES, Base, everything, make, run_in
 from kept_samples import SAMPLES, Sample
 

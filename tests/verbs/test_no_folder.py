@@ -10,12 +10,12 @@ import pytest
 
 from clew.formats.protocol import Home
 from clew.formats.registry import all_formats
+from clew.laws.stored import group_keys
 from clew.platform.clock import FixedClock
 from clew.verbs.context import Context
 from clew.verbs.convert import convert
 from clew.verbs.ls import list_all
 from clew.verbs.refer import open_session
-from conversations import group_keys
 from kept_samples import SAMPLES
 
 RUN = next(one for one in SAMPLES if one.agent == "mini-swe-agent")

@@ -12,6 +12,7 @@ import pytest
 from clew.conversation.builder import make_assistant, make_call, make_result, make_user
 from clew.conversation.model import Image
 from clew.errors import ClewError, Refused
+from clew.laws.stored import Stored, store_conversation
 from clew.store.protocol import UNKEYED
 from clew.verbs.agents import agents
 from clew.verbs.capture import capture_session
@@ -25,7 +26,6 @@ from clew.verbs.resume import resume
 from clew.verbs.show import show
 from clew_format_tiny import FORMAT as TINY
 from clew_format_tiny.writer import LONG
-from conversations import Stored, store_conversation
 from houses import House, agents_of_the_tests
 from lineformat import FORMAT as LINES
 from toysessions import bot, row, session_of, user

@@ -16,7 +16,8 @@ from clew.conversation.source import Session, Source, Stream
 from clew.errors import UnwritableContent
 from clew.formats.atif import FORMAT
 from clew.formats.protocol import Home
-from conversations import conversations, group_keys, store_conversation, write_options
+from clew.laws.conversations import conversations
+from clew.laws.stored import group_keys, store_conversation, write_options
 
 AGENT_ONLY = {"model_name", "reasoning_effort", "reasoning_content", "tool_calls", "metrics"}
 STEP = AGENT_ONLY | {

@@ -8,8 +8,8 @@ import clew_corpus
 from clew.formats.cline import FORMAT
 from clew.formats.cline.splice import LIST
 from clew.formats.framing import frame_document
+from clew.laws.stored import group_keys, store_written, write_options
 from clew_corpus import Case
-from conversations import group_keys, store_written, write_options
 from corpuscheck import read_case, said_in, wanted_of
 
 CASES = [*clew_corpus.own_cases("cline"), *clew_corpus.shared_cases("cline")]

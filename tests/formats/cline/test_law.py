@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from clew.conversation.model import Message
 from clew.formats.cline import FORMAT
-from conversations import Stored, conversations, group_keys, make_id, store_written, stored_sessions, write_options
-from formatlaw import (
+from clew.laws.checks import (
     check_cut_anywhere,
     check_rebase,
     check_total,
@@ -19,6 +18,8 @@ from formatlaw import (
     with_data,
     write_stored,
 )
+from clew.laws.conversations import conversations
+from clew.laws.stored import Stored, group_keys, make_id, store_written, stored_sessions, write_options
 
 Messages = tuple[Message, ...]
 

@@ -10,7 +10,7 @@ import pytest
 from clew.conversation.source import Session, SideFile, Source, Stream
 from clew.errors import UnwritableContent
 from clew.formats.cline import FORMAT
-from conversations import write_options
+from clew.laws.stored import write_options
 
 FOLDER = ".cline/data/sessions/s-1/"
 MANIFEST = {

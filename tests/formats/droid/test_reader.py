@@ -7,6 +7,7 @@ from typing import Any
 
 from clew.conversation.source import Session, Source, Stream
 from clew.formats.droid import FORMAT
+from clew.laws.stored import group_keys, store_written, write_options
 
 HEADER = {"type": "session_start", "id": "s-1", "title": "T", "owner": "o", "version": 2, "cwd": "/w"}
 
@@ -174,7 +175,6 @@ def test_a_growing_file_may_end_in_the_middle() -> None:
 
 def test_calls_with_the_names_of_editing_tools_are_renamed_and_come_back() -> None:
     from clew.conversation.builder import make_assistant, make_call, make_result
-    from conversations import group_keys, store_written, write_options
 
     said = (
         make_assistant(make_call("c1", "Edit", '{"a":1}'), make_call("c2", "Create", "{}")),

@@ -19,9 +19,9 @@ from clew.formats.gemini import FORMAT
 from clew.formats.gemini.locate import LOCATE, surroundings
 from clew.formats.gemini.records import DROPPED, project_hash
 from clew.formats.protocol import Found, Home, WriteOptions
+from clew.laws.stored import group_keys, make_id, store_written, write_options
 from clew.verbs.show import show_groups
 from clew_corpus import Case, fault_cases, own_cases, public_sessions, shared_cases, shared_dir
-from conversations import group_keys, make_id, store_written, write_options
 from gemini_samples import CONTEXT, ID, PATH, call, change, header, lines, read_data, reply, said, user
 
 SESSION = lines(header(), user("u", "one"), reply("g", "1"))

@@ -17,7 +17,8 @@ from clew.formats.grok.content import OMITTED
 from clew.formats.grok.reader import read
 from clew.formats.grok.writer import count_losses, rebase, splice, write
 from clew.formats.protocol import Written
-from conversations import conversations, make_id, store_written, suffixes, write_options
+from clew.laws.conversations import conversations, suffixes
+from clew.laws.stored import make_id, store_written, write_options
 from folder_samples import assert_total, bytes_of, keys, source
 
 Messages = tuple[Message, ...]

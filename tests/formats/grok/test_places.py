@@ -15,7 +15,7 @@ from clew.formats.grok.folder import cwd_of, group_name, session_path
 from clew.formats.grok.reader import read
 from clew.formats.grok.writer import write
 from clew.formats.protocol import Home, WriteOptions
-from conversations import make_id, write_options
+from clew.laws.stored import make_id, write_options
 from folder_samples import place, spoken
 
 LONG = "/home/dev1/" + "ö" * 60 + "/Main Branch!"

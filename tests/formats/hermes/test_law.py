@@ -16,7 +16,7 @@ from clew.conversation.model import Message
 from clew.conversation.source import Session, Source, Stream
 from clew.formats.hermes import FORMAT
 from clew.formats.protocol import Home
-from conversations import conversations
+from clew.laws.conversations import conversations
 from hermes_samples import ID, OTHER, joined, keys, load, options, place, read_bytes, written_rows
 
 Messages = tuple[Message, ...]

@@ -16,7 +16,8 @@ from clew.formats.kimi import FORMAT
 from clew.formats.kimi.reader import read
 from clew.formats.kimi.writer import count_losses, rebase, splice, write
 from clew.formats.protocol import Written
-from conversations import conversations, make_id, store_written, suffixes, write_options
+from clew.laws.conversations import conversations, suffixes
+from clew.laws.stored import make_id, store_written, write_options
 from folder_samples import assert_total, bytes_of, keys, lines, source
 
 Messages = tuple[Message, ...]

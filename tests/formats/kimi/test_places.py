@@ -15,7 +15,7 @@ from clew.formats.kimi.folder import folder_name
 from clew.formats.kimi.reader import read
 from clew.formats.kimi.writer import write
 from clew.formats.protocol import Found, Home, WriteOptions
-from conversations import make_id
+from clew.laws.stored import make_id
 from folder_samples import lines, place, spoken
 
 TALK = (make_user("Hello there."), make_assistant("Hi."))

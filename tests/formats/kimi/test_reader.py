@@ -7,6 +7,7 @@ import json
 import pytest
 
 import clew_corpus
+from clew.conversation.builder import make_user
 from clew.conversation.canonical import normal_arguments
 from clew.conversation.groups import group_messages
 from clew.conversation.model import Image, Reasoning
@@ -18,7 +19,6 @@ from clew.formats.kimi.said import EMPTY, FAILED, FAILED_EMPTY
 from clew.formats.marks import INVENTED
 from clew.formats.protocol import Home
 from clew_corpus import Case
-from conversations import make_user
 from folder_samples import keys, lines, source, spoken
 
 FOLDER = "sessions/wd_proj_000000000000/session_x/"

@@ -20,8 +20,8 @@ from clew.errors import ClewError, NotFoundError, Refused, UnreadableSource, Uns
 from clew.formats.opencode import FORMAT
 from clew.formats.opencode.names import session_id
 from clew.formats.protocol import Found, Home
+from clew.laws.stored import make_id
 from clew.platform.faults import InjectedFault, installed
-from conversations import make_id
 from opencode_samples import ID, NOW, OTHER, database, find, joined, load, options, place, read_bytes, written_rows
 
 TALK = (

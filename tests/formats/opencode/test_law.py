@@ -16,7 +16,7 @@ from clew.conversation.source import Session, Source, Stream
 from clew.formats.opencode import FORMAT
 from clew.formats.opencode.writer import count_unanswered
 from clew.formats.protocol import Home
-from conversations import conversations
+from clew.laws.conversations import conversations
 from opencode_samples import ID, OTHER, joined, keys, load, options, place, read_bytes, written_rows
 
 Messages = tuple[Message, ...]

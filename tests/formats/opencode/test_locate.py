@@ -18,7 +18,7 @@ from clew.formats.opencode.names import renamed, session_id, timed_id
 from clew.formats.opencode.project import find_project
 from clew.formats.opencode.resume import RESUME
 from clew.formats.protocol import Found, Home
-from conversations import make_id
+from clew.laws.stored import make_id
 from opencode_samples import ID, OTHER, database, find, load, place, written_rows
 
 TALK = (make_user("hi", time_ms=1_800_000_000_000),)

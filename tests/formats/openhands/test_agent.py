@@ -26,13 +26,14 @@ from clew.formats.marks import INVENTED, Names, wrap_arguments
 from clew.formats.openhands import FORMAT
 from clew.formats.protocol import Home
 from clew.formats.registry import get_format
+from clew.laws.conversations import conversations
+from clew.laws.stored import make_id, write_options
 from clew.platform.clock import FixedClock
 from clew.verbs.context import Context
 from clew.verbs.convert import convert
 from clew.verbs.refer import open_session
 from clew.verbs.show import show_groups
 from clew_corpus import own_case, own_cases
-from conversations import conversations, make_id, write_options
 from corpuscheck import read_case
 
 pytestmark = pytest.mark.agent

@@ -7,8 +7,16 @@ from hypothesis import strategies as st
 
 from clew.conversation.model import Message
 from clew.formats.openhands import FORMAT
-from conversations import Stored, conversations, stored_sessions, write_options
-from formatlaw import check_cut_anywhere, check_rebase, check_splice, check_total, check_written, split_conversations
+from clew.laws.checks import (
+    check_cut_anywhere,
+    check_rebase,
+    check_splice,
+    check_total,
+    check_written,
+    split_conversations,
+)
+from clew.laws.conversations import conversations
+from clew.laws.stored import Stored, stored_sessions, write_options
 
 
 @settings(max_examples=120)

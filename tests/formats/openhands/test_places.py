@@ -18,6 +18,7 @@ from clew.formats.openhands.folder import id_in_name, number_of
 from clew.formats.openhands.locate import OpenHandsLocate, surroundings
 from clew.formats.protocol import Home
 from clew.formats.registry import get_format
+from clew.laws.stored import group_keys, make_id, write_options
 from clew.platform.clock import FixedClock
 from clew.verbs.context import Context
 from clew.verbs.convert import convert
@@ -25,7 +26,6 @@ from clew.verbs.keep import keep
 from clew.verbs.refer import open_session
 from clew.verbs.restore import restore
 from clew_corpus import own_case
-from conversations import group_keys, make_id, write_options
 
 LOCATE = OpenHandsLocate()
 TURNS = tuple(

@@ -12,8 +12,8 @@ from clew.conversation.model import Image, Reasoning, Text
 from clew.conversation.source import Session, SideFile, Source, Stream
 from clew.errors import UnwritableContent
 from clew.formats.openhands import FORMAT
+from clew.laws.stored import group_keys, store_written, write_options
 from clew_corpus import own_cases, shared_cases
-from conversations import group_keys, store_written, write_options
 from corpuscheck import read_case, said_in, wanted_of
 
 OWN = "5775f04c-4ebe-46ed-ba87-8e0d2968c806"

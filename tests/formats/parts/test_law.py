@@ -17,7 +17,8 @@ from clew.conversation.source import Session, Source, Stream
 from clew.formats.gemini import FORMAT as GEMINI
 from clew.formats.protocol import Format
 from clew.formats.qwen import FORMAT as QWEN
-from conversations import Stored, conversations, group_keys, make_id, store_conversation, store_written, write_options
+from clew.laws.conversations import conversations
+from clew.laws.stored import Stored, group_keys, make_id, store_conversation, store_written, write_options
 
 FORMATS = pytest.mark.parametrize("form", [GEMINI, QWEN], ids=lambda form: form.name)
 ROUNDS = 40 if os.environ.get("CLEW_LAW") else 1

@@ -10,12 +10,12 @@ import pytest
 from agents.lab.needs import need_agent
 from agents.lab.script import say
 from clew.formats.protocol import Home
+from clew.laws.stored import group_keys
 from clew.platform.clock import FixedClock
 from clew.verbs.context import Context
 from clew.verbs.convert import convert
 from clew.verbs.refer import open_session
 from clew_corpus import own_case
-from conversations import group_keys
 
 pytestmark = pytest.mark.agent
 

@@ -9,8 +9,8 @@ import pytest
 import clew_corpus
 from clew.formats.pi import FORMAT
 from clew.formats.protocol import Home
+from clew.laws.stored import group_keys, store_written, write_options
 from clew_corpus import Case
-from conversations import group_keys, store_written, write_options
 from corpuscheck import find_in_case, read_case, said_in, wanted_of
 
 CASES = [*clew_corpus.own_cases("pi"), *clew_corpus.shared_cases("pi")]

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from clew.formats.pi.folder import file_name
 from clew.formats.protocol import Home
+from clew.laws.stored import make_id
 from clew.platform.clock import FixedClock
 from clew.verbs.context import Context
 from clew.verbs.convert import convert
 from clew_corpus import own_case
-from conversations import make_id
 
 
 def test_a_copy_under_another_id_comes_home_into_the_same_thread(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from clew.formats.pi import FORMAT
 from clew.formats.pi.folder import file_name, folder_name, id_in_name
 from clew.formats.pi.locate import PiLocate, surroundings
 from clew.formats.protocol import Home
-from conversations import make_id, write_options
+from clew.laws.stored import make_id, write_options
 
 LOCATE = PiLocate()
 NAME = "2026-11-30T19-14-00-161Z_01a22de0-d960-7636-ab80-6a12fc58f3ce.jsonl"

@@ -18,10 +18,10 @@ from clew.formats.qwen import FORMAT
 from clew.formats.qwen.locate import LOCATE
 from clew.formats.qwen.resume import RESUME
 from clew.formats.qwen.writer import folder_name
+from clew.laws.stored import make_id, store_written, write_options
 from clew.platform.process import identify_self
 from clew.verbs.show import show_groups
 from clew_corpus import Case, own_cases, shared_cases
-from conversations import make_id, store_written, write_options
 from qwen_samples import CWD, ID, PATH, Native, call, read_data, said
 
 

@@ -14,8 +14,8 @@ from clew.conversation.source import SideFile, Source, Stream
 from clew.errors import UnwritableContent
 from clew.formats.protocol import Home, Written
 from clew.formats.vibe import FORMAT
+from clew.laws.stored import group_keys, store_written, write_options
 from clew_corpus import Case
-from conversations import group_keys, store_written, write_options
 from corpuscheck import find_in_case, read_case, said_in, wanted_of
 
 CASES = [*clew_corpus.own_cases("vibe"), *clew_corpus.shared_cases("vibe")]

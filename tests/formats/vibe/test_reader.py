@@ -17,7 +17,7 @@ from clew.formats.protocol import Home
 from clew.formats.vibe import FORMAT
 from clew.formats.vibe.folder import folder_path, id_in_name, store_kind
 from clew.formats.vibe.locate import VibeLocate
-from conversations import group_keys, make_id, write_options
+from clew.laws.stored import group_keys, make_id, write_options
 
 LOCATE = VibeLocate()
 OLD = "logs/session/session_20261130_120000_1a32a31d"
